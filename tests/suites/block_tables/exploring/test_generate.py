@@ -26,7 +26,6 @@ from bt_bench.suites.block_tables.exploring.calls import (
     STEPS_IN_FLIGHT,
     Apply,
     Batch,
-    Call,
     Capture,
     Other,
     Publish,
@@ -448,12 +447,12 @@ def test_what_waits_is_read_around() -> None:
     waiting = [made for made in default_run() if made.theme.startswith("what waits")]
     assert len(waiting) == 3
     for made in waiting:
-        methods = {now.method for then, now in pairwise(made.calls) if _waits(then, now)}
-        assert methods == {GATHER, SLOTS, BOTH}
-
-
-def _waits(then: Call, now: Call) -> bool:
-    return isinstance(then, Stage) and isinstance(now, Run) and now.method != STEP
+        ways = {
+            (now.method, then.writes[0].overwrite)
+            for then, now in pairwise(made.calls)
+            if isinstance(then, Stage) and isinstance(now, Run) and now.method != STEP
+        }
+        assert ways == {(of, fewer) for of in (GATHER, SLOTS, BOTH) for fewer in (True, False)}
 
 
 def test_what_is_published_waits_for_other_tables() -> None:

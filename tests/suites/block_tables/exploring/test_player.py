@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from support.variants import SHIPPED, classes
 from bt_bench.protocol import Source, default_suite
 from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
-from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
+from bt_bench.suites.block_tables.exploring.extremes import LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.worker import Play
+from bt_bench.worker.checking.interpreted_graph import InterpretedGraph
 from bt_bench.worker.checking.playing import play
 from bt_kernels.layout import FEATURES
 from bt_kernels.variants.reference import Variant as Reference
@@ -98,22 +100,6 @@ def test_a_right_variant_replays_and_restores():
 FUSED = classes(["fused"])["fused"]
 
 
-class PublishesOldIds(FUSED):
-    """Publishes again what it published last, as long as there is nothing new."""
-
-    def _publish_for_replay(self, *batch):
-        if self._staged or self._captured_writes._buffer.view[1] == 0:
-            super()._publish_for_replay(*batch)
-        else:
-            self._zero_dirty_rows(batch[3])
-
-
-def test_replays_read_what_is_in_their_buffer():
-    """Although no kernel is compiled here."""
-    found = differs(PublishesOldIds, [scenario(first_of("decoding"))])
-    assert any("block_tables" in name for name in found)
-
-
 class ComputesByTorch(FUSED):
     """Part of a captured step is no kernel, so its replays cannot be made without a GPU."""
 
@@ -123,10 +109,17 @@ class ComputesByTorch(FUSED):
         return result
 
 
-def test_a_captured_step_that_is_more_than_kernels_is_played_as_a_plain_one():
-    made = scenario(first_of("decoding"))
-    assert any(isinstance(call, Publish) and call.replay is not None for call in made.calls)
-    assert differs(ComputesByTorch, [made]) == set()
+@pytest.mark.parametrize(("variant", "is_replayed"), [(FUSED, True), (ComputesByTorch, False)])
+def test_replays_make_the_launches_of_the_capture_if_these_are_all(
+    monkeypatch, variant, is_replayed
+):
+    replays = []
+    replay = InterpretedGraph.replay
+    monkeypatch.setattr(
+        InterpretedGraph, "replay", lambda graph: (replays.append(graph), replay(graph))
+    )
+    assert differs(variant, [scenario(first_of("decoding"))]) == set()
+    assert bool(replays) is is_replayed
 
 
 class KnowsLists(Reference):
@@ -134,71 +127,57 @@ class KnowsLists(Reference):
 
     def append_block_ids(self, row, new_block_ids, overwrite):
         known = self.__dict__.setdefault("known", {})
-        ids = [known.setdefault((id(one), len(one)), list(one)) for one in new_block_ids]
-        super().append_block_ids(row, ids, overwrite)
+        # With the object, so that no other one gets its identity.
+        both = [known.setdefault((id(one), len(one)), (one, list(one))) for one in new_block_ids]
+        super().append_block_ids(row, [ids for _, ids in both], overwrite)
 
 
 def test_lists_come_again_with_other_ids():
     assert any("block_tables" in name for name in differs(KnowsLists, map(scenario, (2, 3))))
 
 
-class KnowsArrays(KnowsLists):
-    """The same for arrays of numpy alone."""
+class Notes(Reference):
+    """Keeps what it was called with, alive, so that identities are not used again."""
+
+    rows: ClassVar[list[object]] = []
+    arrays: ClassVar[list[tuple[np.ndarray, list[int]]]] = []
+    outs: ClassVar[list[tuple[torch.Tensor, ...]]] = []
 
     def append_block_ids(self, row, new_block_ids, overwrite):
-        if any(isinstance(one, np.ndarray) for one in new_block_ids):
-            KnowsLists.append_block_ids(self, row, new_block_ids, overwrite)
-        else:
-            Reference.append_block_ids(self, row, new_block_ids, overwrite)
-
-
-def test_arrays_come_again_with_other_ids():
-    of_one_row = first_of("one row, one column")
-    found = differs(KnowsArrays, map(scenario, range(of_one_row, SCENARIOS)))
-    assert any("block_tables" in name for name in found)
-
-
-class TakesNoRowsOfNumpy(Reference):
-    def append_block_ids(self, row, new_block_ids, overwrite):
-        super().append_block_ids(row, new_block_ids, overwrite if type(row) is int else True)
-
-
-def test_rows_come_as_integers_of_numpy():
-    found = differs(TakesNoRowsOfNumpy, map(scenario, range(SCENARIOS)))
-    assert any("num_blocks" in name for name in found)
-
-
-class KeepsAddresses(Reference):
-    """Knows an `out` by its first table."""
+        self.rows.append(row)
+        self.arrays += [(one, one.tolist()) for one in new_block_ids if hasattr(one, "strides")]
+        super().append_block_ids(row, new_block_ids, overwrite)
 
     def gather_block_tables(self, rows, reqs, out=None, *args, **options):
-        if out is not None:
-            known = self.__dict__.setdefault("outs", {})
-            out = known.setdefault((id(out[0]), reqs), [*out])
+        self.outs.append(tuple(out or ()))
         return super().gather_block_tables(rows, reqs, out, *args, **options)
 
 
-def test_sets_of_outputs_share_their_first_table():
-    found = differs(KeepsAddresses, map(scenario, range(len(EXTREMES), SCENARIOS)))
-    assert any(name.startswith(("out[1]", "tables")) or "result" in name for name in found)
+@pytest.fixture(scope="module")
+def notes():
+    differs(Notes, [scenario(number) for number in range(SCENARIOS)])
+    return Notes
 
 
-class ReadsPastStrides(Reference):
-    """Reads an array as if its elements were side by side."""
-
-    def append_block_ids(self, row, new_block_ids, overwrite):
-        ids = [
-            np.lib.stride_tricks.as_strided(one, (len(one),), (one.itemsize,))
-            if isinstance(one, np.ndarray)
-            else one
-            for one in new_block_ids
-        ]
-        super().append_block_ids(row, ids, overwrite)
+def test_arrays_come_again_with_other_ids_and_some_have_gaps(notes):
+    held: dict[int, set[tuple[int, ...]]] = {}
+    for array, ids in notes.arrays:
+        held.setdefault(id(array), set()).add(tuple(ids))
+    assert sum(len(contents) > 1 for contents in held.values()) > 10
+    apart = {array.strides[0] // array.itemsize for array, ids in notes.arrays if len(ids) > 1}
+    assert apart == {1, 2}
 
 
-def test_arrays_come_with_gaps():
-    found = differs(ReadsPastStrides, map(scenario, range(SCENARIOS)))
-    assert any("block_tables" in name for name in found)
+def test_rows_come_as_integers_of_numpy(notes):
+    assert {type(row) for row in notes.rows} >= {int, np.int64}
+
+
+def test_sets_of_outputs_share_their_first_table(notes):
+    """So a variant that knows one by that table would write to another's."""
+    others: dict[int, set[tuple[int, ...]]] = {}
+    for first, *rest in filter(None, notes.outs):
+        others.setdefault(id(first), set()).add(tuple(map(id, rest)))
+    assert any(len(found) > 1 for found in others.values())
 
 
 def test_explorer_plays_with_this_player():

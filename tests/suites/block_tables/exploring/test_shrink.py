@@ -22,6 +22,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Write,
     flat,
 )
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
 from bt_bench.suites.block_tables.exploring.shrink_layouts import smaller_layouts
@@ -60,6 +61,15 @@ def test_smaller_ones_are_legal(number: int) -> None:
             if isinstance(call, Stage):
                 assert all(len(write.block_ids) == layout.num_groups for write in call.writes)
                 assert all(write.row < layout.max_num_reqs for write in call.writes)
+
+
+def test_tokens_beyond_the_layout_stay_with_slots_of_their_own() -> None:
+    """Calls without them would be refused."""
+    (beyond,) = [n for n, one in enumerate(EXTREMES) if one.name == "more tokens than the layout"]
+    for candidate in islice(smaller(made(beyond)), 3_000):
+        for call in candidate.calls:
+            if isinstance(call, Run):
+                check_batch(call.batch, candidate.layouts[call.table])
 
 
 def test_all_that_is_yielded_is_legal_and_comes_in_the_same_order_again() -> None:
