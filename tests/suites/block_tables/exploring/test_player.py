@@ -15,7 +15,7 @@ from support.variants import SHIPPED, classes
 from bt_bench.protocol import Source, default_suite
 from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
-from bt_bench.suites.block_tables.exploring.extremes import LARGER
+from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.worker import Play
@@ -172,10 +172,16 @@ def test_rows_come_as_integers_of_numpy(notes):
     assert {type(row) for row in notes.rows} >= {int, np.int64}
 
 
-def test_sets_of_outputs_share_their_first_table(notes):
-    """So a variant that knows one by that table would write to another's."""
+def test_sets_of_outputs_share_their_first_table(monkeypatch):
+    """So a variant that knows one by that table would write to another's.
+
+    In a scenario without refusals, whose `out` may share it, too.
+    """
+    monkeypatch.setattr(Notes, "outs", [])
+    (of_sets,) = [n for n, one in enumerate(EXTREMES) if one.name == "several sets of outputs"]
+    differs(Notes, [make(Source(seed, of_sets, ABILITIES, ())) for seed in range(6)])
     others: dict[int, set[tuple[int, ...]]] = {}
-    for first, *rest in filter(None, notes.outs):
+    for first, *rest in filter(None, Notes.outs):
         others.setdefault(id(first), set()).add(tuple(map(id, rest)))
     assert any(len(found) > 1 for found in others.values())
 
