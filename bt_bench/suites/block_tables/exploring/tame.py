@@ -65,8 +65,10 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
         rows = pending.setdefault(call.table, set())
         match call:
             # Flags that only variants of this project have, and what they refuse.
-            case Refused() | SetFlag() | Other() | Replace() | Renew():
+            case Refused() | SetFlag() | Other() | Replace():
                 continue
+            case Renew():
+                del pending[call.table]
             case Stage():
                 calls += _staged_apart(call, layout, rows)
                 continue

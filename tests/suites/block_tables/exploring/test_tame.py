@@ -13,6 +13,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Apply,
     Dummies,
     Refused,
+    Renew,
     Restore,
     Run,
     SetFlag,
@@ -21,7 +22,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
 from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
-from bt_bench.suites.block_tables.exploring.shrink import smaller
+from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, is_tame, tamed
 from bt_bench.suites.block_tables.vllm.differences import ROWS_KEPT, Opponent
 from bt_kernels.layout import FEATURES
@@ -62,6 +63,8 @@ def test_nothing_undefined_is_left(number):
                         assert all(0 <= one * size < 2**31 for one in ids)
             case Apply() | Restore():
                 rows.clear()
+            case Renew():
+                del pending[call.table]
             case Run():
                 if call.method == STEP:
                     rows.clear()
@@ -74,6 +77,14 @@ def test_nothing_undefined_is_left(number):
                 longest = min((w * b for w, b, enabled in groups if enabled), default=1)
                 assert ((call.batch.positions >= 0) & (call.batch.positions < longest)).all()
                 assert call.batch.pointers
+
+
+@pytest.mark.parametrize("features", [FEATURES, frozenset[str]()])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_tame_scenario_is_legal(seed, features):
+    made = [tamed(make(Source(seed, number, features)), TAMED) for number in range(SCENARIOS)]
+    assert [number for number, scenario in enumerate(made) if not is_legal(scenario)] == []
+    assert any(isinstance(call, Renew) for scenario in made for call in scenario.calls)
 
 
 def test_what_is_tame_stays_as_it_is_and_smaller_ones_are_tame_too():
