@@ -75,7 +75,7 @@ def check(
             metavar="N",
             help="Play this many scenarios on each variant; 0: none.",
             envvar="BT_BENCH_EXPLORE",
-            show_default="84, 400 with --deep",
+            show_default="98, 400 with --deep",
         ),
     ] = None,
     seed: Annotated[
