@@ -13,6 +13,7 @@ from bt_bench.protocol import default_suite
 from bt_bench.variants import TOOL, installed_places, text_of
 
 LONGEST_SOURCE = 80  # characters of a source line that are shown
+ONLY_INTERPRETED = "Triton's interpreter cannot run this line, a GPU may"
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,39 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def summary_of(error: BaseException) -> str:
-    """The type of an exception and the first line of what it says, without Triton's wrapping."""
-    error = cause_of(error)
+    """The type of an exception and the first line of what it says, without Triton's wrapping.
+
+    It begins with whose fault it is where only Triton's interpreter rejects a line of a kernel.
+    """
+    if is_of_interpreter(error):
+        return f"{ONLY_INTERPRETED}: {_summary_of(cause_of(error))}"
+    return _summary_of(cause_of(error))
+
+
+def is_of_interpreter(error: BaseException) -> bool:
+    """Whether Triton's interpreter lacks what a kernel uses, which says nothing of a GPU.
+
+    Other errors that the interpreter raises, such as for shapes that do not fit, may be the
+    compiler's too.
+    """
+    if not _is_of_triton(error, "InterpreterError"):
+        return False
+    cause = cause_of(error)
+    frames = [*traceback.walk_tb(cause.__traceback__)]
+    if not frames or not frames[-1][0].f_globals.get("__name__", "").startswith("triton."):
+        return False
+    match cause:
+        case NotImplementedError():
+            return True
+        case AttributeError():
+            return "InterpreterBuilder" in text_of(cause)
+        case ValueError():
+            # Functions of the language that the interpreter does not know, as in tl.extra.
+            return "`_semantic` argument" in text_of(cause)
+    return False
+
+
+def _summary_of(error: BaseException) -> str:
     text = first_line(error)
     if _is_of_triton(error, "CompilationError"):
         # It begins with where in the kernel, which `place_of` knows better.

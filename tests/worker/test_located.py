@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bt_bench.worker.failures import on_failure, reason_of
-from bt_bench.worker.located import place_of, summary_of
+from bt_bench.worker.located import ONLY_INTERPRETED, place_of, summary_of
 
 KERNELS = """
 import triton
@@ -54,6 +54,36 @@ def test_an_error_in_an_interpreted_function_of_a_kernel_is_at_its_own_line(mine
     assert type(error).__name__ == "InterpreterError"
     assert str(place_of(error)) == "mine.py:7, in doubled: `return x * missing`"
     assert summary_of(error) == "NameError: name 'missing' is not defined"
+
+
+IDIOMS = {
+    "tl.inline_asm_elementwise('', '=r,r', [x], dtype=tl.int32, is_pure=True, pack=1)": True,
+    "tl.extra.cuda.globaltimer()": True,
+    "tl.map_elementwise(kernel, x)": True,
+    "x + missing": False,
+    "missing_attribute.of_a_name": False,
+    "x + tl.arange(0, 16)": False,
+    "x.missing": False,
+    "tl.arange(0, 8, 3)": False,
+    "raises(x)": False,
+}
+"""What a kernel does, and whether only the interpreter rejects it."""
+
+
+@pytest.mark.parametrize("idiom", IDIOMS)
+def test_what_only_the_interpreter_rejects_is_said_to_be_so(tmp_path, idiom):
+    path = tmp_path / "idiom.py"
+    path.write_text(
+        "import triton\nimport triton.language as tl\n"
+        "def raises(x):\n    raise NotImplementedError('of my own')\n"
+        "@triton.jit\ndef kernel(p):\n    x = tl.load(p + tl.arange(0, 8))\n"
+        f"    {idiom}\n"
+    )
+    spec = importlib.util.spec_from_file_location("idiom", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    summary = summary_of(raised_by(module.kernel[(1,)], torch.zeros(8, dtype=torch.int32)))
+    assert summary.startswith(ONLY_INTERPRETED) == IDIOMS[idiom], summary
 
 
 def test_a_reason_has_the_line_and_not_the_wrapping(mine):
