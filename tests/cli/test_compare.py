@@ -1105,11 +1105,17 @@ def test_the_title_has_config_machine_and_whether_results_are_right(
     sides: tuple[Path, Path], write: Callable[..., Path]
 ) -> None:
     title = run("compare", *sides).out.splitlines()[0]
-    assert title.endswith(": quick, 3 cases on NVIDIA H200, all equal to the reference")
+    assert title.endswith(
+        ": quick, 3 cases on NVIDIA H200, Example CPU 9000, all equal to the reference"
+    )
     selected = run("compare", *sides, "-k", "slow").out.splitlines()[0]
     assert ": quick, 1 case on " in selected
     failed = write("run", "third", [make_failed_case("slow")])
-    assert run("compare", sides[0], failed).out.splitlines()[0].endswith(" on NVIDIA H200")
+    assert (
+        run("compare", sides[0], failed)
+        .out.splitlines()[0]
+        .endswith(" on NVIDIA H200, Example CPU 9000")
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
 def test_a_run_is_shown_and_then_what_to_do_next():
     outcome = run("show", ORIGIN)
     assert outcome.code == 0
-    assert outcome.out.startswith("origin, 5 cases on NVIDIA H200: ")
+    assert outcome.out.startswith("origin, 5 cases on NVIDIA H200, Intel(R) Xeon(R) Processor: ")
     assert "GPU time, µs (gpu_us)\n  small_batch_1grp" in outcome.out
     assert f"\nResults: {ORIGIN}/ (comparison.md, a JSON per variant)\nNext:" in outcome.out
     assert outcome.out.rstrip().endswith(f"show {ORIGIN} --all")
@@ -225,7 +225,9 @@ def test_formats_go_to_files_and_stdout(tmp_path):
     outcome = run("show", ORIGIN, *given)
     assert outcome.code == 0, outcome.err
     assert page.read_text(encoding="utf-8") == (ORIGIN / "comparison.md").read_text("utf-8")
-    assert table.read_text(encoding="utf-8").startswith("origin, 5 cases on NVIDIA H200: ")
+    assert table.read_text(encoding="utf-8").startswith(
+        "origin, 5 cases on NVIDIA H200, Intel(R) Xeon(R) Processor: "
+    )
     assert outcome.out == run("show", ORIGIN, "--json").out
     selected = run("show", ORIGIN, "--format", "md", "--variants", "fused").out
     assert selected.startswith("# Comparison")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bt_bench.analysis.agreement import Agreement, agreement
-from bt_bench.analysis.compare.comparability import device_name
+from bt_bench.analysis.compare.comparability import machine_text
 from bt_bench.analysis.compare.entries import Matchup
 from bt_bench.errors import counted, listed
 
 
 def subject_of(matchups: Sequence[Matchup], count: int) -> str:
-    """Return a clause such as `origin, 5 cases on NVIDIA H200, all equal to the reference`.
+    """Return a clause such as `origin, 5 cases on NVIDIA H200, AMD EPYC 9654, all equal to …`.
 
     Args:
         matchups: what is compared with what.
@@ -26,10 +26,7 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
         return ""
     headers = [side.result.header for side in sides]
     configs = dict.fromkeys(header.config for header in headers)
-    devices = dict.fromkeys(device_name(header.environment) for header in headers)
-    on_gpu = any(header.environment.device == "cuda" for header in headers)
-    named = listed([name or "an unknown device" for name in devices])
-    where = f"on {named}" if on_gpu else "without a GPU"
+    where = listed([*dict.fromkeys(machine_text(header.environment) for header in headers)])
     how = agreement(case for side in sides for case in side.result.cases)
     right = {
         None: "",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bt_bench.analysis import Judgement, Verdict
 from bt_bench.errors import listed
+from bt_bench.names import Operation
 from bt_bench.report.formats.texts import clean, factor_texts, limit_text
 from bt_bench.results import Quantity, Series, format_share, series_of
 
@@ -92,10 +93,11 @@ def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int
 def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
     """Yield a sentence for each operation and side on the primary times that were compared.
 
-    The base is named where it is not the same for all.
+    The largest operation comes first, as in the report of a run. The base is named where it is not
+    the same for all.
     """
-    sides: dict[tuple[str, str, str], dict[Series, list[Judgement]]] = {}
-    for each in judgements:
+    sides: dict[tuple[Operation, str, str], dict[Series, list[Judgement]]] = {}
+    for each in sorted(judgements, key=lambda one: -one.operation.traits.rank):
         series = _TIMES.get(each.metric)
         if series is not None and not each.exploratory:
             of_side = sides.setdefault((each.operation, each.base, each.other), {})

@@ -10,7 +10,7 @@ from bt_bench.analysis import (
     Judgement,
     Selection,
     Verdict,
-    device_name,
+    machine_text,
     missed_promises,
     tally,
     typical_us,
@@ -48,8 +48,8 @@ from bt_bench.results import (
     Status,
     VariantResult,
     format_number,
-    in_report_order,
     metric_of,
+    operations_of,
 )
 
 MAX_FAILURES = 5
@@ -77,7 +77,7 @@ def brief_document(
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
-    ordered = reversed([*in_report_order(results[0].suite)])  # the largest one first
+    ordered = reversed(operations_of(results[0].suite).values())  # the largest one first
     operations = [operation for operation in ordered if arms.cases_of(operation)]
     sections = [
         Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
@@ -113,8 +113,7 @@ def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]
 def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
     """Return what was run on what, and whether the results are right."""
     cases = len({case_id.case for case_id in arms.case_ids})
-    device = device_name(arms.baseline.result.environment) or "an unknown device"
-    where = f"on {device}" if not arms.on_cpu else "without a GPU"
+    where = machine_text(arms.baseline.result.environment)
     checked = check_text(arms)
     told = f"{results[0].config}, {counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
     return f"{told}: {checked}" if checked else told
