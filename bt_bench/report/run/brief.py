@@ -77,7 +77,7 @@ def brief_document(
         raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
-    ordered = reversed(operations_of(results[0].suite).values())  # the largest one first
+    ordered = reversed([*operations_of(results[0].suite).values()])  # the largest one first
     operations = [operation for operation in ordered if arms.cases_of(operation)]
     sections = [
         Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
