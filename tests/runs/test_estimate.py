@@ -42,12 +42,17 @@ def test_more_rounds_and_fewer_workers_make_a_gate_longer():
     assert gate_seconds(variants=4) > gate_seconds(variants=2)
 
 
-def test_a_gate_on_a_gpu_is_estimated_within_a_factor_of_two():
-    """One case and two variants took 56 to 72 s on a host with 16 cores, with 32 rounds."""
-    spec = load_config("origin", select="small_batch_1grp", operations=["gather_slots"])
+@pytest.mark.parametrize(
+    ("variants", "operations", "rounds", "taken"),
+    [(1, ["step"], 12, 138), (2, ["gather_slots", "step"], 12, 150)]
+    + [(2, ["gather_slots", "step"], 32, 189)],
+)
+def test_a_gate_on_a_gpu_is_estimated_within_a_factor_of_two(variants, operations, rounds, taken):
+    """Estimate gates of one case that took so many seconds on a host of an H100 with 16 cores."""
+    spec = load_config("origin", select="small_batch_1grp", operations=operations)
     plan = round_plan(spec.plan, [series_of(Quantity.HOST_US)], 0)
-    seconds = estimate_gate_seconds(spec, plan, 2, "cuda", 32, 24, 16)
-    assert 56 <= seconds <= 2 * 72
+    seconds = estimate_gate_seconds(spec, plan, variants, "cuda", rounds, 24, 16)
+    assert taken / 1.2 <= seconds <= 2 * taken
 
 
 @pytest.mark.parametrize(
