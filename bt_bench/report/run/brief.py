@@ -113,7 +113,8 @@ def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]
 def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
     """Return what was run on what, and whether the results are right."""
     cases = len({case_id.case for case_id in arms.case_ids})
-    where = machine_text(arms.baseline.result.environment)
+    environment = arms.baseline.result.environment
+    where = "without a GPU" if arms.on_cpu else machine_text(environment)
     checked = check_text(arms)
     told = f"{results[0].config}, {counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
     return f"{told}: {checked}" if checked else told
