@@ -7,6 +7,7 @@ once for each pair of types, by the interpreter's own rules, and kept.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -72,10 +73,14 @@ def set_operators(scope: Any) -> None:
             if slow is not None and not hasattr(slow, "slow"):
                 operator = _operator(name, slow, function, language)
                 scope.set_attr(core.tensor, name, operator)
-    for module in (triton.language, core):
-        slow = getattr(module, "where", None)
-        if slow is not None and not hasattr(slow, "slow"):
-            scope.set_attr(module, "where", _where(slow, language))
+    for name, made in (("where", _where), ("load", _load), ("cast", _cast)):
+        for module in (triton.language, core):
+            slow = getattr(module, name, None)
+            if slow is not None and not hasattr(slow, "slow"):
+                scope.set_attr(module, name, made(slow, language))
+    slow = getattr(core.tensor, "to", None)
+    if slow is not None and not hasattr(slow, "slow"):
+        scope.set_attr(core.tensor, "to", _cast(slow, language))
 
 
 _known: dict[str, dict[Any, _Way | None]] = {}
@@ -148,6 +153,120 @@ def _where(slow: Any, language: Any) -> Callable[..., Any]:
 
     where.slow = slow  # type: ignore[attr-defined]
     return where
+
+
+def _load(slow: Any, language: Any) -> Callable[..., Any]:
+    """Make a `tl.load` that keeps what follows from the types of its operands."""
+    from triton.language import core
+
+    known: dict[Any, tuple[Any, Any, Any] | None] = {}
+    handle_of, tensor, constexpr = language.TensorHandle, core.tensor, core.constexpr
+    builder = language.interpreter_builder
+    count = _loads_with(language)
+    everything: dict[Any, Any] = {}  # masks that let all through, by shape
+
+    def load(pointer: Any, mask: Any = None, other: Any = None, **options: Any) -> Any:
+        number = other.value if type(other) is constexpr else other
+        if (
+            options
+            or count is None
+            or type(pointer) is not tensor
+            or not (type(mask) is tensor or (mask is None and number is None))
+            or not (number is None or type(number) is int)
+        ):
+            return slow(pointer, mask, other, **options)
+        addresses = pointer.handle
+        shape = addresses.data.shape
+        key = pointer.type.name, mask is None or mask.type.name, number, shape
+        if key not in known:
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[key] = _filled(pointer, mask, number, language)
+            everything[shape] = handle_of(np.ones(shape, dtype=bool), core.int1)
+        way = known[key]
+        through = everything.get(shape) if mask is None else mask.handle
+        if way is None or through is None or through.data.shape != shape:
+            return slow(pointer, mask, other)
+        scalar, instead, type_ = way
+        read = builder.create_masked_load(
+            addresses, through, handle_of(instead, scalar), *(None,) * count
+        )
+        return tensor(read, type_)
+
+    load.slow = slow  # type: ignore[attr-defined]
+    return load
+
+
+def _filled(
+    pointer: Any, mask: Any, number: int | None, language: Any
+) -> tuple[Any, Any, Any] | None:
+    """Find the types of what is loaded, and what stands where nothing is.
+
+    `None` is for what is left to the interpreter.
+    """
+    scalar = pointer.type.scalar
+    if not scalar.is_ptr() or not _is_integer(scalar.element_ty):
+        return None
+    if mask is not None:
+        shapes = [each.type.shape if each.type.is_block() else () for each in (pointer, mask)]
+        if shapes[0] != shapes[1] or not mask.type.scalar.is_bool():
+            return None
+    element = scalar.element_ty
+    dtype = np.dtype(language._get_np_dtype(element))
+    value = number or 0
+    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max or value >= 2**31:
+        return None
+    type_ = pointer.type.with_element_ty(element) if pointer.type.is_block() else element
+    return element, np.full(pointer.handle.data.shape, value, dtype), type_
+
+
+def _loads_with(language: Any) -> int | None:
+    """Count what a load of the interpreter takes behind its pointers, its mask and the rest.
+
+    `None` if it is built differently. The rest says how to cache, which is not interpreted.
+    """
+    function = getattr(language.InterpreterBuilder, "create_masked_load", None)
+    function = getattr(function, "__wrapped__", function)
+    if function is None:
+        return None
+    names = [*inspect.signature(function).parameters]
+    return len(names) - 4 if names[:4] == ["self", "ptrs", "mask", "other"] else None
+
+
+def _cast(slow: Any, language: Any) -> Callable[..., Any]:
+    """Make a `tl.cast` that keeps what an integer becomes, by its type and the other one."""
+    from triton.language import core
+
+    known: dict[Any, tuple[Any, Any, Any, bool]] = {}
+    handle_of, tensor, kinds = language.TensorHandle, core.tensor, core.dtype
+
+    def cast(value: Any, dtype: Any, *more: Any, **options: Any) -> Any:
+        if type(value) is not tensor or not isinstance(dtype, kinds) or more or options:
+            return slow(value, dtype, *more, **options)
+        key = value.type.name, dtype.name
+        way = known.get(key)
+        if way is None:
+            result = slow(value, dtype)
+            before, after = value.type.scalar, result.type.scalar
+            if _is_integer(before) and before != after:
+                is_address = after.is_ptr() and before.primitive_bitwidth == 64
+                if is_address or _is_integer(after):
+                    data = result.handle.data
+                    known[key] = data.dtype, result.handle.dtype, result.type, is_address
+            return result
+        made, scalar, type_, is_address = way
+        data = value.handle.data
+        return tensor(
+            handle_of(data.view(made) if is_address else data.astype(made), scalar), type_
+        )
+
+    cast.slow = slow  # type: ignore[attr-defined]
+    return cast
+
+
+def _is_integer(scalar: Any) -> bool:
+    """Tell whether a type is one of integers, of more than one bit."""
+    return bool(scalar.is_int() and not scalar.is_bool())
 
 
 def _in(dtype: np.dtype[Any], value: Any) -> Any:

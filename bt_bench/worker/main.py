@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.processes import answer, settle
 from bt_bench.protocol import driver_of, load_suite, loaded_files
+from bt_bench.results import no_collection
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of, traceback_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -154,21 +155,24 @@ def set_up(
         UsageError: for a device that is not there, for a variant file that does not import, and
             for one that uses another tree.
     """
-    from bt_bench.worker.device import choose_device
+    # All that these imports make stays. A quarter of their time would go into looking through it.
+    with no_collection(collect_first=False):
+        from bt_bench.worker.device import choose_device
 
-    # Before anything imports Triton.
-    kind = choose_device(setup.device, interprets=bool(setup.arms))
-    if kind == "cpu":
-        speed_up_interpreter()
+        # Before anything imports Triton.
+        kind = choose_device(setup.device, interprets=bool(setup.arms))
+        if kind == "cpu":
+            speed_up_interpreter()
 
-    from bt_bench.variants import load_apart, load_reference
-    from bt_bench.worker.environment import available_bytes, read_environment
-    from bt_bench.worker.executor import Executor
-    from bt_bench.worker.plain_exploring import explorer_of
-    from bt_bench.worker.state_watch import StateWatch, ToolWatch
+        from bt_bench.variants import load_apart, load_reference
+        from bt_bench.worker.environment import available_bytes, read_environment
+        from bt_bench.worker.executor import Executor
+        from bt_bench.worker.plain_exploring import explorer_of
+        from bt_bench.worker.state_watch import StateWatch, ToolWatch
 
-    suite = load_suite(setup.suite)
-    driver_of(suite)  # all of the suite is loaded before anything of a variant
+        suite = load_suite(setup.suite)
+        driver_of(suite)  # all of the suite is loaded before anything of a variant
+        gc.freeze()
     bench = _bench(kind)  # with what it changes in Triton, and before anyone's cache is in place
     add_variants_path()
     worlds = None

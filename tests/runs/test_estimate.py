@@ -44,8 +44,11 @@ def test_more_rounds_and_fewer_workers_make_a_gate_longer():
 
 @pytest.mark.parametrize(
     ("variants", "operations", "rounds", "taken"),
-    [(1, ["step"], 12, 138), (2, ["gather_slots", "step"], 12, 150)]
-    + [(2, ["gather_slots", "step"], 32, 189)],
+    [
+        (1, ["step"], 12, 138),
+        (2, ["gather_slots", "step"], 12, 150),
+        (2, ["gather_slots", "step"], 32, 189),
+    ],
 )
 def test_a_gate_on_a_gpu_is_estimated_within_a_factor_of_two(variants, operations, rounds, taken):
     """Estimate gates of one case that took so many seconds on a host of an H100 with 16 cores."""

@@ -104,6 +104,94 @@ def test_where_gives_what_the_interpreter_gives(language):
         assert wrong == []
 
 
+MEMORY = np.arange(64, dtype=np.int64) * 2**55 + 3
+"""What is loaded: other values at each offset, in each type."""
+
+
+def pointers_into(dtype, shape):
+    """Addresses of elements of `MEMORY`, which a test keeps."""
+    count = int(np.prod(shape, dtype=int))
+    data = (MEMORY.ctypes.data + 8 * np.arange(count)).astype(np.uint64).reshape(shape or (1,))
+    kind = tl.pointer_type(dtype)
+    type_ = tl.block_type(kind, list(shape)) if shape else kind
+    return tl.core.tensor(interpreter.TensorHandle(data, kind), type_)
+
+
+def test_load_gives_what_the_interpreter_gives(language):
+    kinds = (*TYPES, POINTERS[1])
+    pointers = [pointers_into(dtype, shape) for dtype in kinds for shape in SHAPES]
+    pointers += [made(tl.int64, (4,))]  # is refused
+    masks = [None, *(made(tl.int1, shape) for shape in SHAPES), made(tl.int32, (4,)), True]
+    others = [None, 0, -1, 7, 2**31, 2**40, 2**64, 2.5, True, tl.constexpr(5), made(tl.int8, (4,))]
+    calls = list(itertools.product(pointers, masks, others))
+    before = [told(tl.load, *call) for call in calls]
+    language()
+    assert hasattr(tl.load, "slow")
+    for _ in range(2):
+        found = [told(tl.load, *call) for call in calls]
+        wrong = [(c, w, f) for c, w, f in zip(calls, before, found, strict=True) if w != f]
+        assert wrong == []
+    named = [told(lambda *c: tl.load(c[0], mask=c[1], other=c[2]), *call) for call in calls]
+    assert named == before
+
+
+def test_what_is_known_of_a_load_is_not_changed_by_who_loads(language):
+    language()
+    none = interpreter.TensorHandle(np.zeros(4, dtype=bool), tl.int1)
+    mask = tl.core.tensor(none, tl.block_type(tl.int1, [4]))
+    for _ in range(3):
+        loaded = tl.load(pointers_into(tl.int32, (4,)), mask, 9)
+        assert loaded.handle.data.tolist() == [9] * 4
+        loaded.handle.data[:] = 1
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_each_load_is_guarded(language, masked, monkeypatch):
+    seen = []
+    builder = interpreter.InterpreterBuilder
+    load = builder.create_masked_load
+
+    def guarded(self, ptrs, mask, *more):
+        seen.append((ptrs.data.tolist(), mask.data.tolist()))
+        return load(self, ptrs, mask, *more)
+
+    guarded.__wrapped__ = load
+    monkeypatch.setattr(builder, "create_masked_load", guarded)
+    language()
+    pointer = pointers_into(tl.int32, (4,))
+    mask = made(tl.int1, (4,)) if masked else None
+    for count in (1, 2, 3):
+        tl.load(pointer, mask)
+        assert len(seen) == count
+    through = mask.handle.data.tolist() if masked else [True] * 4
+    assert seen == [(pointer.handle.data.tolist(), through)] * 3
+
+
+@pytest.mark.parametrize("how", ["function", "method"])
+def test_cast_gives_what_the_interpreter_gives(language, how):
+    kinds = (*TYPES, *POINTERS)
+    values = [made(dtype, shape) for dtype in kinds for shape in SHAPES]
+    targets = (*kinds, tl.block_type(tl.int64, [4]), tl.constexpr(tl.int32), tl.bfloat16, tl.void)
+    pairs = list(itertools.product([*values, 5, tl.constexpr(7)], targets))
+
+    def cast(value, dtype):
+        return tl.cast(value, dtype) if how == "function" else value.to(dtype)
+
+    def bits(value, dtype):
+        return tl.cast(value, dtype, bitcast=True)
+
+    before = [told(cast, *pair) for pair in pairs]
+    before_bits = [repr(told(bits, *pair)) for pair in pairs]  # which may be of no number
+    language()
+    assert hasattr(tl.cast, "slow")
+    assert hasattr(tl.core.tensor.to, "slow")
+    for _ in range(2):
+        found = [told(cast, *pair) for pair in pairs]
+        wrong = [(p, w, f) for p, w, f in zip(pairs, before, found, strict=True) if w != f]
+        assert wrong == []
+    assert [repr(told(bits, *pair)) for pair in pairs] == before_bits
+
+
 def test_overflow_is_left_to_the_interpreter_in_debug(language, monkeypatch):
     from dataclasses import replace
 

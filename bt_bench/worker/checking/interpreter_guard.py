@@ -8,6 +8,7 @@ the launch, and no program of a launch may touch what another of it writes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from bt_bench.results import ReasonCode
-from bt_bench.worker.checking.races import Access, Accesses, Race
+from bt_bench.worker.checking.races import Access, Accesses, Int64Array, Race
 from bt_bench.worker.failures import MemoryFaultError
 
 _DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
@@ -82,6 +83,7 @@ def guarded_memory(*owners: object) -> Iterator[None]:
         guard.leave()
         return result
 
+    guarded_load.__wrapped__ = load  # type: ignore[attr-defined]
     builder.create_masked_load, builder.create_masked_store = guarded_load, guarded_store
     for name, atomic in atomics.items():
         setattr(builder, name, _guarded_atomic(guard, name, atomic))
@@ -118,6 +120,8 @@ class _Guard:
         self._grid = (1, 1, 1)
         self._starts = np.zeros(0, dtype=np.int64)
         self._ends = np.zeros(0, dtype=np.int64)
+        self._listed_starts: list[int] = []
+        self._listed_ends: list[int] = []
         self._accesses = Accesses()
         self._paused = False
         self._error: OutOfBoundsError | None = None
@@ -131,6 +135,7 @@ class _Guard:
         self._starts = np.array([start for start, _ in spans], dtype=np.int64)
         # A view may lie inside a longer tensor that starts before it.
         self._ends = np.maximum.accumulate(np.array([end for _, end in spans], dtype=np.int64))
+        self._listed_starts, self._listed_ends = self._starts.tolist(), self._ends.tolist()
 
     def leave(self) -> None:
         """Ends a launch.
@@ -153,19 +158,34 @@ class _Guard:
                 let_through = np.broadcast_to(let_through, pointers.data.shape)
             if not let_through.all():
                 addresses = addresses[let_through.reshape(-1)]
+        if not addresses.size:
+            return
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        if addresses.size == 1 and self._has(int(addresses[0]), size):
+            self._note(access, builder, size, addresses)
+            return
         place = self._starts.searchsorted(addresses, side="right") - 1
         inside = (place >= 0) & (addresses + size <= self._ends[place])
-        x, y, z = (int(index) for index in builder.grid_idx)
         if not inside.all():
             count = int((~inside).sum())
+            program = tuple(int(index) for index in builder.grid_idx)
             self._error = OutOfBoundsError(
-                f"{self._kernel}, program {(x, y, z)}, {access} {count} element{'s' * (count > 1)} "
+                f"{self._kernel}, program {program}, {access} {count} element{'s' * (count > 1)} "
                 "outside of every tensor of the variant"
             )
             raise self._error
+        self._note(access, builder, size, addresses)
+
+    def _has(self, address: int, size: int) -> bool:
+        """Whether an element lies in a tensor; of a single one that is told sooner so."""
+        place = bisect_right(self._listed_starts, address) - 1
+        return place >= 0 and address + size <= self._listed_ends[place]
+
+    def _note(self, access: Access, builder: Any, size: int, addresses: Int64Array) -> None:
+        """Notes what the program that is under way touches."""
+        x, y, z = builder.grid_idx
         self._grid = builder.grid_dim
-        program = (x * self._grid[1] + y) * self._grid[2] + z
+        program = (int(x) * self._grid[1] + int(y)) * self._grid[2] + int(z)
         self._accesses.add(access, program, size, addresses)
 
     @contextmanager

@@ -173,7 +173,7 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
 
 def _run(folder: Path, seconds: float, code: bool = False) -> tuple[str, str]:
     """Runs the worker to its end, and returns its answer and what it printed for people."""
-    command = [sys.executable, "-m", "bt_bench.worker.compiling.main", str(folder)]
+    command = [sys.executable, "-m", "bt_bench.worker.compiling", str(folder)]
     try:
         done = run_kept(command, env=_environment(folder, code), seconds=seconds)
     except subprocess.TimeoutExpired:

@@ -279,7 +279,3 @@ def _explained(failed: ArmFailedError) -> str:
     if not isinstance(error, CompilationError):
         return reason.message.removeprefix(f"{failed.where}: ")
     return f"a kernel does not compile: {summary_of(error)} ({place_of(error)})"
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -210,7 +210,7 @@ def test_compiling_ends_with_whoever_asked_for_it(tmp_path):
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     with parent:
-        wait_for(lambda: len(running_with(f"bt_bench.worker.compiling.main\0{tmp_path}")) > 0)
+        wait_for(lambda: len(running_with(f"bt_bench.worker.compiling\0{tmp_path}")) > 0)
         parent.kill()
     wait_for(lambda: not running_with(str(tmp_path)))
 
