@@ -127,6 +127,8 @@ def test_so_does_a_process_that_a_test_starts():
     assert is_settled(ast.literal_eval(done.stdout)), done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("columns", "planted", "options"),
     [

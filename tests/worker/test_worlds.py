@@ -226,6 +226,6 @@ def test_a_path_that_a_revision_adds_stays_in_its_world(look):
 
 
 def test_what_a_revision_changes_for_all_is_told_of_it(look):
-    head = "import threading; threading.stack_size(); import torch; torch.set_num_threads(7)"
+    head = "import threading; threading.stack_size(); import torch; torch.set_num_threads(3)"
     changes = look(head=head)["changes"]
     assert changes["one@base"] == ["torch (num_threads)"]

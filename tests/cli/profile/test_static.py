@@ -37,7 +37,7 @@ defaults: {max_num_reqs: 32, max_num_batched_tokens: 256, max_model_len: 1024}
 cases: [{name: one, groups: 1, requests: 8, tokens: 64}]
 """
 DEPENDENT = ("tl.load(ids + first)", "tl.load(ids + tl.load(ids + first))")
-SPILLS = ("BLOCK=128, num_warps=4)", "BLOCK=8192, num_warps=1, maxnreg=32)")
+SPILLS = ("BLOCK=128, num_warps=4)", "BLOCK=2048, num_warps=1, maxnreg=32)")
 COPY = ("        probe", "        out.copy_(out.clone())\n        probe")
 
 
