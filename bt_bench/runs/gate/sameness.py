@@ -8,6 +8,7 @@ Git is not asked, since it skips ignored files and can be told to skip more.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from bt_bench.protocol import is_regular
+from bt_bench.results import CONFIG_NAME, NCU_REPORT_NAME
 from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
 from bt_bench.variants import encodable, is_there, real_path
 
@@ -24,6 +26,17 @@ CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
 )
+# What runs, gates and profiles write. Runs have a file for each variant, too.
+_PAGES = frozenset(
+    {"comparison.md", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
+    | {"counters.md", "profile.md", "timeline.svg", "trace.json"}
+)
+_DOCUMENTS = frozenset(
+    {"census.json", "counters.json", "recording.json", "timeline.json", "verdicts.json"}
+)
+_VERSION = re.compile(rb'\{\s*"schema_version": ?\d+,')
+_OF_A_RUN = re.compile(_VERSION.pattern + rb'\s*"run_id": ?"')
+_HEAD_BYTES = 200
 _CHUNK = 2**20
 _LOOKED_FOR = 4  # one more than is shown
 
@@ -45,7 +58,8 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
     """Compares all files of two trees byte by byte, including those that git ignores.
 
     It skips git's own folder and, of what only the head has and git does not track there, the
-    environment of the Python that runs, and caches of Python's tools (`CACHES`).
+    environment of the Python that runs, caches of Python's tools (`CACHES`), and folders that hold
+    nothing but results of bt-bench. The latter are named, since a variant could read them.
 
     Args:
         base: one tree, as git has checked it out.
@@ -69,10 +83,15 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
             f"Everything is measured, since the trees differ: {encodable(', '.join(shown))}"
             f"{' and more' * more}.",
         )
+    beside = "caches of Python's tools"
+    if comparison.results:
+        shown = comparison.results[: _LOOKED_FOR - 1]
+        more = " and more" * (len(comparison.results) >= _LOOKED_FOR)
+        beside += f" and results of bt-bench ({encodable(', '.join(map(str, shown)))}{more})"
     return Sameness(
         True,
         f"Nothing is measured, since the trees are equal: {comparison.files} files, byte by byte, "
-        "and nothing beside them but caches of Python's tools; no --build ran.",
+        f"and nothing beside them but {beside}; no --build ran.",
     )
 
 
@@ -88,6 +107,7 @@ class Comparison:
 
     Attributes:
         files: how many files were compared so far.
+        results: folders of the head that were passed over for the results of bt-bench in them.
     """
 
     def __init__(
@@ -99,6 +119,7 @@ class Comparison:
         tracked: Iterable[str] = (),
     ) -> None:
         self.files = 0
+        self.results: list[Path] = []
         self._base, self._head, self._labels = base, head, labels
         self._passed_over = frozenset(passed_over)
         self._around = {folder for place in self._passed_over for folder in place.parents}
@@ -151,6 +172,9 @@ class Comparison:
             return False
         if path.name in CACHES:
             return path.name != "__pycache__" or self._has_only_bytecode(path)
+        if stat.S_ISDIR(new.st_mode) and self._has_only_results(path):
+            self.results.append(path)
+            return True
         # The paths of the trees have no symlinks, and symlinks to folders are not followed.
         place = self._head / path
         return place in self._passed_over or not self._passed_over.isdisjoint(place.parents)
@@ -158,6 +182,25 @@ class Comparison:
     def _has_only_bytecode(self, path: Path) -> bool:
         found = os.walk(self._head / path)
         return all(name.endswith(".pyc") for _, _, names in found for name in names)
+
+    def _has_only_results(self, path: Path) -> bool:
+        """Whether a folder holds results, at least one, or folders of such, and nothing else."""
+        ahead, found = [self._head / path], False
+        while ahead:
+            folder = ahead.pop()
+            entries = [*os.scandir(folder)]
+            if not entries:
+                return False
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    return False
+                elif _is_result(Path(entry.path)):
+                    found = True
+                elif entry.name not in _PAGES:
+                    return False
+        return found
 
     def _is_equal(self, path: Path, old: os.stat_result, new: os.stat_result) -> bool:
         self.files += 1
@@ -187,6 +230,15 @@ class Comparison:
             real_path(link).is_relative_to(top)
             for link, top in ((old, self._base), (new, self._head))
         )
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a regular file is JSON as bt-bench writes it: a variant of a run, or by its name."""
+    if path.suffix != ".json":
+        return False
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return (_VERSION if path.name in _DOCUMENTS else _OF_A_RUN).match(head) is not None
 
 
 def _with_folders(names: Iterable[str]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -210,6 +211,69 @@ def test_what_nothing_reads_is_passed_over(pair, name):
     git(pair[1].top, "init", "-q")
     write(pair[1].top, {name: "x"})
     assert compare_trees(*pair, built=False).proved
+
+
+RUN = {
+    "config.yaml": "name: it\n",
+    "comparison.md": "# It\n",
+    "one.json": '{\n "schema_version": 3,\n "run_id": "it"}',
+}
+GATE = {
+    "recording.json": '{"schema_version":2,"created":"now"}',
+    "verdicts.json": '{"schema_version":1,"x":0}',
+}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"reports/it/{name}": text for name, text in RUN.items()},
+        {f"reports/gate/{name}": text for name, text in GATE.items()},
+        {f"mine/out/{name}": text for name, text in RUN.items()},
+        {"reports/a/one.json": RUN["one.json"], "reports/b/verdicts.json": GATE["verdicts.json"]},
+    ],
+    ids=["run", "gate", "elsewhere", "several"],
+)
+def test_results_of_the_tool_are_passed_over_and_named(pair, files):
+    write(pair[1].top, files)
+    same = compare_trees(*pair, built=False)
+    assert same.proved
+    folder = next(iter(files)).rpartition("/")[0]
+    shown = folder if folder.startswith("mine") else "reports"
+    assert f"caches of Python's tools and results of bt-bench ({shown}); no --build" in same.how
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("data.json", "{}"),
+        ("data.json", '{"schema_version": 1, "rows": 3}'),
+        ("data.json", '{"rows": 3, "schema_version": 1, "run_id": "it"}'),
+        ("helper.py", "x = 1\n"),
+        ("deep/helper.py", "x = 1\n"),
+        ("one.json.py", RUN["one.json"]),
+        ("notes.md", "text"),
+        ("verdicts.json", "{}"),
+    ],
+)
+def test_anything_beside_results_counts(pair, name, text):
+    write(pair[1].top, {f"reports/it/{file}": of for file, of in RUN.items()})
+    write(pair[1].top, {f"reports/it/{name}": text})
+    assert how(pair).endswith("the trees differ: reports (only in the head).")
+
+
+def test_results_that_were_committed_or_are_links_or_none_count(pair):
+    write(pair[0].top, {"reports/it/one.json": RUN["one.json"]})
+    assert "reports (only in the base)" in how(pair)
+    shutil.rmtree(pair[0].top / "reports")
+    (pair[1].top / "reports").mkdir()
+    assert "reports (only in the head)" in how(pair)
+    write(pair[1].top, {"reports/comparison.md": RUN["comparison.md"]})
+    assert "reports (only in the head)" in how(pair)  # no result
+    write(pair[1].top, {"reports/one.json": RUN["one.json"]})
+    assert compare_trees(*pair, built=False).proved
+    (pair[1].top / "reports" / "two.json").symlink_to(pair[1].top / "reports" / "one.json")
+    assert "reports (only in the head)" in how(pair)
 
 
 @pytest.mark.parametrize("name", ["mine/__pycache__/more.json", "x/__pycache__/one.so"])
