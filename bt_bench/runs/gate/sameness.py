@@ -85,9 +85,9 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
         )
     beside = "caches of Python's tools"
     if comparison.results:
-        shown = comparison.results[: _LOOKED_FOR - 1]
-        more = " and more" * (len(comparison.results) >= _LOOKED_FOR)
-        beside += f" and results of bt-bench ({encodable(', '.join(map(str, shown)))}{more})"
+        named = encodable(", ".join(map(str, comparison.results[: _LOOKED_FOR - 1])))
+        others = " and more" * (len(comparison.results) >= _LOOKED_FOR)
+        beside += f" and results of bt-bench ({named}{others})"
     return Sameness(
         True,
         f"Nothing is measured, since the trees are equal: {comparison.files} files, byte by byte, "
