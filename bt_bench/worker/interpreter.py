@@ -9,8 +9,7 @@ import numpy as np
 
 from bt_bench.worker.interpreted_operators import set_operators
 
-_MOST_SHAPES = 10_000
-"""How many are known at most, since types that the interpreter made have one each."""
+_MOST_SHAPES = 10_000  # known at once, since some types have a shape of their own
 
 
 def speed_up_interpreter() -> None:
@@ -39,7 +38,7 @@ def speed_up_interpreter() -> None:
     launch = executor.__call__
     prepared: set[int] = set()  # modules, by their globals, in the launch that is under way
     # What the first call of a launch replaces, by `_languages_of`, and is put back behind it.
-    replaced: dict[Any, list[tuple[Any, str, Any]]] = {}
+    replaced: dict[Any, tuple[type[Any], list[tuple[Any, str, Any]]]] = {}
     # Later calls, by theirs and that of the first. What these replace stays, so once is enough.
     later: set[Any] = set()
     first: list[Any] = []
@@ -54,8 +53,9 @@ def speed_up_interpreter() -> None:
         if is_first:
             first[:] = [languages]
             if languages in replaced:
-                scope = type_of_scope[0]()
-                for owner, name, value in replaced[languages]:
+                kind, values = replaced[languages]
+                scope = kind()
+                for owner, name, value in values:
                     scope.set_attr(owner, name, value)
                 return scope
         elif (first[0], languages) in later:
@@ -67,8 +67,8 @@ def speed_up_interpreter() -> None:
             later.add((first[0], languages))
         elif isinstance(changes, list):
             names = dict.fromkeys((owner, name) for owner, name, _ in changes)
-            replaced[languages] = [(owner, name, vars(owner)[name]) for owner, name in names]
-            type_of_scope[:] = [type(scope)]
+            values = [(owner, name, vars(owner)[name]) for owner, name in names]
+            replaced[languages] = type(scope), values
         return scope
 
     def launch_anew(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,8 +77,6 @@ def speed_up_interpreter() -> None:
             return launch(self, *args, **kwargs)
         finally:
             prepared.clear()  # a hook may launch a kernel before the kernel that it belongs to
-
-    type_of_scope: list[Any] = []
 
     _make_handles_at_once(language)
     if hasattr(language, "_get_np_dtype"):
@@ -95,7 +93,7 @@ def speed_up_interpreter() -> None:
 
 
 def _languages_of(function: Any) -> tuple[Any, ...]:
-    """The modules of Triton's language that a kernel's module has, and whether in debug mode."""
+    """List the modules of Triton's language that a kernel's has, and whether in debug mode."""
     from triton import language
     from triton.runtime import interpreter
 
@@ -110,20 +108,16 @@ def _make_handles_at_once(language: Any) -> None:
 
     The interpreter makes millions of them, and each fits unless the interpreter is at fault.
     """
+    from triton.language import float64
+
     handle = getattr(language, "TensorHandle", None)
 
     def begin(self: Any, data: Any, dtype: Any, attr: Any = None) -> None:
         self.data, self.dtype = data, dtype
         self.attr = {} if attr is None else attr
 
-    if handle is not None and _makes(handle, {"data", "dtype", "attr"}, np.zeros(1), _float64()):
+    if handle is not None and _makes(handle, {"data", "dtype", "attr"}, np.zeros(1), float64):
         handle.__init__ = begin
-
-
-def _float64() -> Any:
-    from triton import language
-
-    return language.float64
 
 
 def _looked_up_once(numpy_type: Any) -> Any:

@@ -60,7 +60,7 @@ def summary_of(error: BaseException) -> str:
 
 
 def is_of_interpreter(error: BaseException) -> bool:
-    """Whether Triton's interpreter lacks what a kernel uses, which says nothing of a GPU.
+    """Tell whether Triton's interpreter lacks something that a kernel uses; a GPU may have it.
 
     Other errors that the interpreter raises, such as for shapes that do not fit, may be the
     compiler's too.

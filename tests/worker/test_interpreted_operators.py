@@ -59,6 +59,18 @@ def told(function, *operands):
     return data.shape, data.dtype, data.tolist(), result.type.name, result.dtype.name
 
 
+def assert_the_same(language, function, calls, *replaced):
+    """Make calls without what is replaced, with it, and once it knows them."""
+    before = [told(function, *call) for call in calls]
+    language()
+    assert all(hasattr(each(), "slow") for each in replaced)
+    for _ in range(2):
+        found = [told(function, *call) for call in calls]
+        # As texts, since not every number is equal to itself.
+        wrong = [t for t in zip(calls, before, found, strict=True) if repr(t[1]) != repr(t[2])]
+        assert wrong == []
+
+
 @pytest.fixture
 def language():
     """The language as in a launch, and how to put the operators in place."""
@@ -81,13 +93,7 @@ def test_an_operator_gives_what_the_interpreter_gives(language, name):
     def function(one, other):
         return getattr(one, name)(other)
 
-    before = [told(function, *pair) for pair in pairs]
-    language()
-    assert hasattr(getattr(tl.core.tensor, name), "slow")
-    for _ in range(2):  # once they are found, and once they are known
-        found = [told(function, *pair) for pair in pairs]
-        wrong = [(p, w, f) for p, w, f in zip(pairs, before, found, strict=True) if w != f]
-        assert wrong == []
+    assert_the_same(language, function, pairs, lambda: getattr(tl.core.tensor, name))
 
 
 def test_where_gives_what_the_interpreter_gives(language):
@@ -95,17 +101,11 @@ def test_where_gives_what_the_interpreter_gives(language):
     tensors = [made(dtype, shape) for dtype in TYPES for shape in SHAPES[:2]]
     choices = [*tensors, made(POINTERS[1], (4,)), 0, -1, 2**40, 2.5, tl.constexpr(7)]
     threes = list(itertools.product(conditions, choices, choices))
-    before = [told(tl.where, *three) for three in threes]
-    language()
-    assert hasattr(tl.where, "slow")
-    for _ in range(2):
-        found = [told(tl.where, *three) for three in threes]
-        wrong = [(t, w, f) for t, w, f in zip(threes, before, found, strict=True) if w != f]
-        assert wrong == []
+    assert_the_same(language, lambda *three: tl.where(*three), threes, lambda: tl.where)
 
 
+# Other values at each offset, in each type.
 MEMORY = np.arange(64, dtype=np.int64) * 2**55 + 3
-"""What is loaded: other values at each offset, in each type."""
 
 
 def pointers_into(dtype, shape):
@@ -117,22 +117,16 @@ def pointers_into(dtype, shape):
     return tl.core.tensor(interpreter.TensorHandle(data, kind), type_)
 
 
-def test_load_gives_what_the_interpreter_gives(language):
+@pytest.mark.parametrize("named", [False, True])
+def test_load_gives_what_the_interpreter_gives(language, named):
     kinds = (*TYPES, POINTERS[1])
     pointers = [pointers_into(dtype, shape) for dtype in kinds for shape in SHAPES]
     pointers += [made(tl.int64, (4,))]  # is refused
     masks = [None, *(made(tl.int1, shape) for shape in SHAPES), made(tl.int32, (4,)), True]
     others = [None, 0, -1, 7, 2**31, 2**40, 2**64, 2.5, True, tl.constexpr(5), made(tl.int8, (4,))]
     calls = list(itertools.product(pointers, masks, others))
-    before = [told(tl.load, *call) for call in calls]
-    language()
-    assert hasattr(tl.load, "slow")
-    for _ in range(2):
-        found = [told(tl.load, *call) for call in calls]
-        wrong = [(c, w, f) for c, w, f in zip(calls, before, found, strict=True) if w != f]
-        assert wrong == []
-    named = [told(lambda *c: tl.load(c[0], mask=c[1], other=c[2]), *call) for call in calls]
-    assert named == before
+    load = (lambda *c: tl.load(c[0], mask=c[1], other=c[2])) if named else lambda *c: tl.load(*c)
+    assert_the_same(language, load, calls, lambda: tl.load)
 
 
 def test_what_is_known_of_a_load_is_not_changed_by_who_loads(language):
@@ -167,29 +161,20 @@ def test_each_load_is_guarded(language, masked, monkeypatch):
     assert seen == [(pointer.handle.data.tolist(), through)] * 3
 
 
-@pytest.mark.parametrize("how", ["function", "method"])
+CASTS = {
+    "function": lambda value, dtype: tl.cast(value, dtype),
+    "method": lambda value, dtype: value.to(dtype),
+    "bits": lambda value, dtype: tl.cast(value, dtype, bitcast=True),
+}
+
+
+@pytest.mark.parametrize("how", CASTS)
 def test_cast_gives_what_the_interpreter_gives(language, how):
     kinds = (*TYPES, *POINTERS)
     values = [made(dtype, shape) for dtype in kinds for shape in SHAPES]
     targets = (*kinds, tl.block_type(tl.int64, [4]), tl.constexpr(tl.int32), tl.bfloat16, tl.void)
     pairs = list(itertools.product([*values, 5, tl.constexpr(7)], targets))
-
-    def cast(value, dtype):
-        return tl.cast(value, dtype) if how == "function" else value.to(dtype)
-
-    def bits(value, dtype):
-        return tl.cast(value, dtype, bitcast=True)
-
-    before = [told(cast, *pair) for pair in pairs]
-    before_bits = [repr(told(bits, *pair)) for pair in pairs]  # which may be of no number
-    language()
-    assert hasattr(tl.cast, "slow")
-    assert hasattr(tl.core.tensor.to, "slow")
-    for _ in range(2):
-        found = [told(cast, *pair) for pair in pairs]
-        wrong = [(p, w, f) for p, w, f in zip(pairs, before, found, strict=True) if w != f]
-        assert wrong == []
-    assert [repr(told(bits, *pair)) for pair in pairs] == before_bits
+    assert_the_same(language, CASTS[how], pairs, lambda: tl.cast, lambda: tl.core.tensor.to)
 
 
 def test_overflow_is_left_to_the_interpreter_in_debug(language, monkeypatch):

@@ -56,6 +56,7 @@ def test_an_error_in_an_interpreted_function_of_a_kernel_is_at_its_own_line(mine
     assert summary_of(error) == "NameError: name 'missing' is not defined"
 
 
+# Lines of a kernel, and whether only the interpreter rejects them.
 IDIOMS = {
     "tl.inline_asm_elementwise('', '=r,r', [x], dtype=tl.int32, is_pure=True, pack=1)": True,
     "tl.extra.cuda.globaltimer()": True,
@@ -67,7 +68,6 @@ IDIOMS = {
     "tl.arange(0, 8, 3)": False,
     "raises(x)": False,
 }
-"""What a kernel does, and whether only the interpreter rejects it."""
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)

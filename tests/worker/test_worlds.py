@@ -219,6 +219,12 @@ def test_a_module_that_a_revision_makes_by_hand_is_its_own(look):
     assert said == {side: [[tree[0], n] for n in (1, 2, 3)] for side, tree in THRICE.items()}
 
 
+def test_the_collector_is_on_while_a_variant_is_imported_and_runs(look):
+    head = "import gc; WAS_ON = gc.isenabled()"
+    said = look(head=head, body="return [WAS_ON, gc.isenabled()]")["said"]
+    assert said == {side: [[True, True]] * 3 for side in THRICE}
+
+
 def test_a_path_that_a_revision_adds_stays_in_its_world(look):
     head = "import os, sys; sys.path.insert(0, os.path.dirname(__file__))"
     body = "import near; return near.NAME"

@@ -184,7 +184,7 @@ class Comparison:
         return all(name.endswith(".pyc") for _, _, names in found for name in names)
 
     def _has_only_results(self, path: Path) -> bool:
-        """Whether a folder holds results, at least one, or folders of such, and nothing else."""
+        """Tell whether a folder holds results, or folders of such, and nothing else."""
         ahead, found = [self._head / path], False
         while ahead:
             folder = ahead.pop()
@@ -233,7 +233,7 @@ class Comparison:
 
 
 def _is_result(path: Path) -> bool:
-    """Whether a regular file is JSON as bt-bench writes it: a variant of a run, or by its name."""
+    """Tell whether a regular file is a result: of a variant of a run, or by its name."""
     if path.suffix != ".json":
         return False
     with path.open("rb") as file:

@@ -65,7 +65,7 @@ def test_an_out_begins_before_a_table_at_it_and_behind() -> None:
 
 
 def test_a_right_write_of_the_row_comes_behind_a_wrong_one() -> None:
-    """Which an `append_many` might look at alone."""
+    """Put it where an `append_many` may look at nothing else."""
     layout, seen = LAYOUTS[-1], []
 
     class Records(classes(["fused"])["fused"]):  # type: ignore[misc]
