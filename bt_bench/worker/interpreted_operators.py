@@ -214,7 +214,7 @@ def _filled(
     element = scalar.element_ty
     dtype = np.dtype(language._get_np_dtype(element))
     value = number or 0
-    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max or value >= 2**31:
+    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         return None
     type_ = pointer.type.with_element_ty(element) if pointer.type.is_block() else element
     return element, np.full(pointer.handle.data.shape, value, dtype), type_
@@ -237,7 +237,7 @@ def _cast(slow: Any, language: Any) -> Callable[..., Any]:
     """Make a `tl.cast` that keeps what an integer becomes, by its type and the other one."""
     from triton.language import core
 
-    known: dict[Any, tuple[Any, Any, Any, bool]] = {}
+    known: dict[Any, tuple[Any, Any, Any]] = {}
     handle_of, tensor, kinds = language.TensorHandle, core.tensor, core.dtype
 
     def cast(value: Any, dtype: Any, *more: Any, **options: Any) -> Any:
@@ -249,16 +249,11 @@ def _cast(slow: Any, language: Any) -> Callable[..., Any]:
             result = slow(value, dtype)
             before, after = value.type.scalar, result.type.scalar
             if _is_integer(before) and before != after:
-                is_address = after.is_ptr() and before.primitive_bitwidth == 64
-                if is_address or _is_integer(after):
-                    data = result.handle.data
-                    known[key] = data.dtype, result.handle.dtype, result.type, is_address
+                if _is_integer(after) or after.is_ptr():
+                    known[key] = result.handle.data.dtype, result.handle.dtype, result.type
             return result
-        made, scalar, type_, is_address = way
-        data = value.handle.data
-        return tensor(
-            handle_of(data.view(made) if is_address else data.astype(made), scalar), type_
-        )
+        made, scalar, type_ = way
+        return tensor(handle_of(value.handle.data.astype(made), scalar), type_)
 
     cast.slow = slow  # type: ignore[attr-defined]
     return cast

@@ -177,7 +177,7 @@ class _Guard:
         self._note(access, builder, size, addresses)
 
     def _has(self, address: int, size: int) -> bool:
-        """Tell whether an element lies in a tensor; NumPy takes longer to tell it of a single one."""
+        """Tell whether an element lies in a tensor; of a single one NumPy takes longer to."""
         place = bisect_right(self._listed_starts, address) - 1
         return place >= 0 and address + size <= self._listed_ends[place]
 
