@@ -248,9 +248,13 @@ def _cast(slow: Any, language: Any) -> Callable[..., Any]:
         if way is None:
             result = slow(value, dtype)
             before, after = value.type.scalar, result.type.scalar
-            if _is_integer(before) and before != after:
-                if _is_integer(after) or after.is_ptr():
-                    known[key] = result.handle.data.dtype, result.handle.dtype, result.type
+            # The interpreter takes two integers of 32 bits for one address.
+            if (
+                before != after
+                and _is_integer(before)
+                and (_is_integer(after) or (after.is_ptr() and before.int_bitwidth == 64))
+            ):
+                known[key] = result.handle.data.dtype, result.handle.dtype, result.type
             return result
         made, scalar, type_ = way
         return tensor(handle_of(value.handle.data.astype(made), scalar), type_)
