@@ -60,8 +60,7 @@ def _rows_and_tokens(rows: int, tokens: int) -> Plan:
     shape = Shape(groups=1, rows=rows, tokens=tokens, options=0.2)
     given = (
         Given(rows, tokens, EAGER, "few"),
-        Given(rows - 1, tokens // 2, EAGER, "ends"),
-        Given(rows - 9, tokens // 2, EAGER, "few"),
+        Given(rows - 9, tokens // 2, EAGER, "ends"),
     )
     return _large(shape, *given)
 
@@ -263,9 +262,12 @@ def _cp(ranks: int, groups: int) -> Plan:
     )
 
 
-def _positions(block_size: int, width: int, groups: int = 2, ranks: int = 1) -> Plan:
+def _positions(
+    block_size: int, width: int, groups: int = 2, ranks: int = 1, interleave: int | None = None
+) -> Plan:
     """Positions that are large and inside of their rows, and windows as far."""
     shape = Shape(groups=groups, width=width, block_size=block_size, tokens=300, windows=True)
+    shape.interleave = interleave
     shape.cp, shape.rows, shape.ranks = ranks > 1, 4, ranks
     return _few(
         shape,
@@ -342,6 +344,40 @@ def _long(steps: int) -> Plan:
     # The row that is written becomes the longest, and is short again.
     plan.full, plan.overwrite = 0.01, 0.03
     return plan
+
+
+def _stale(steps: int) -> Plan:
+    """Rows written in steps, then apart, and read in so many steps that write another row.
+
+    So what is left of those first steps is met whenever a count of steps begins anew.
+    """
+    shape = Shape(groups=1, rows=2, tokens=6, width=6, options=0.1)
+    begun = (
+        *[Given(2, ways=EAGER, writes=2, ids=1)] * 2,
+        Given(2, ways=APART, writes=2, ids=1, overwrite=True),
+    )
+    between = [Given(2, 2, EAGER, padded=2)] * (steps - len(begun))
+    plan = _few(shape, *begun, *between)
+    plan.writes, plan.busy, plan.stage, plan.state, plan.captured = 1, 1, 1.0, 0.0, 0.0
+    return plan
+
+
+def _far_rows(rows: int) -> Plan:
+    """A table of as many rows, of which those beside powers of two are used."""
+    shape = Shape(groups=1, rows=rows, width=4, tokens=40, options=0.2)
+    few = _few(
+        shape,
+        Given(9, ways=EAGER, writes=9, ids=1),
+        Given(12, ways=EAGER, writes=12, ids=3),
+        Given(5, ways=APART, writes=9),
+        Given(9, ways=TOGETHER, writes=5, state="snapshot"),
+        Given(7, ways=EAGER, writes=12, ids=2, state="restore"),
+        Given(7, ways=CAPTURED, writes=9),
+    )
+    beside = [2**bits + by for bits in (8, 12, 13, 14, 15) for by in (-1, 0, 9)]
+    few.rows = (0, *[row for row in beside if row < rows], rows - 1)
+    few.state = few.captured = 0.0
+    return few
 
 
 def _interleaved(steps: int) -> Plan:
@@ -426,6 +462,10 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     Extreme("what waits, 260 columns", lambda: _waiting(260, 2)),
     Extreme("what waits, 1,300 columns", lambda: _waiting(1_300, 1)),
     Extreme("appends between overwrites", lambda: _appends_and_overwrites(160, 5, 300)),
+    Extreme("140 steps beside rows at rest", lambda: _stale(140)),
+    Extreme("a table of 32,767 rows", lambda: _far_rows(32_767)),
+    Extreme("blocks of 2**31 tokens over 3 ranks", lambda: _positions(2**30, 40, 1, 3, 2**30)),
+    Extreme("positions of 2**60 over ranks", lambda: _positions(2**30, 1_000, 1, 2**20)),
 )
 """What every run plays first, as far as it goes; each once."""
 
@@ -439,8 +479,10 @@ LARGER: Final[tuple[Extreme, ...]] = (
     Extreme("66,000 tokens", lambda: _tokens(66_000)),
     Extreme("3,000 writes", lambda: _writes(3_000, 1_200, 20)),
     Extreme("1,100 steps", lambda: _long(1_100)),
+    Extreme("1,030 steps beside rows at rest", lambda: _stale(1_030)),
     Extreme("400 steps with writes and without", lambda: _interleaved(400)),
     Extreme("300 sets of outputs", lambda: _sets(300)),
+    Extreme("32,767 rows", lambda: _rows(32_767, GATHERED)),
     Extreme("4,097 rows", lambda: _rows(4_097, TOGETHER)),
     Extreme("2,049 rows", lambda: _rows(2_049, TOGETHER)),
 )

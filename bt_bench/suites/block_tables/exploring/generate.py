@@ -66,6 +66,11 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     (),
 )
 _CALLS: Final = (GATHER, SLOTS, BOTH, STEP)
+_ENDS: Final = (
+    *[("replay", False)] * 4,
+    *[(end, more) for end in ("restore", "step", "none") for more in (False, True)],
+)
+"""What comes after a publication, and whether more is staged before; all before one comes again."""
 MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
@@ -113,6 +118,7 @@ class _Maker:
     calls: list[Call]
     snapshots: dict[int, tuple[TableLayout, Ints]]
     deck: list[tuple[str, str]] = field(default_factory=list)
+    ends: list[tuple[str, bool]] = field(default_factory=list)
     batches: Batches = field(init=False)
     models: list[Model] = field(default_factory=list)
     is_last: bool = False  # whether nothing comes behind the calls of this step
@@ -279,7 +285,7 @@ class _Maker:
         # Mostly few rows get all writes of a step, so that some get several.
         several = max(1, count if rng.random() < 0.7 or given.writes is not None else 2)
         # As many rows as there are, so that as many records are applied.
-        rows = rng.permutation(model.layout.max_num_reqs)[:several]
+        rows = rng.permutation(self.plan.rows or model.layout.max_num_reqs)[:several]
         if rng.random() < 0.3 and given.writes is None:
             rows = rng.integers(model.layout.max_num_reqs, size=several)
         if self.plan.busy is not None and given.writes is None:
@@ -291,7 +297,7 @@ class _Maker:
     def _prompts(self, at: int, model: Model) -> None:
         """Fills rows, as prompts do; of many rows the first, the last, and some in between."""
         layout, rng = model.layout, self.rng
-        rows = range(layout.max_num_reqs)
+        rows = self.plan.rows or range(layout.max_num_reqs)
         most = 8
         if len(rows) > MANY:
             most = max(8, min(MOST_OWNING, MOST_RECORDS // layout.num_groups))
@@ -492,19 +498,18 @@ class _Maker:
         replay: Batch | None = None
         restored, step = None, None
         fitting = self._fitting(model)
-        way = rng.random()
-        later: tuple[Write, ...] = ()
-        if way < 0.4:
+        if not self.ends:
+            self.ends = [_ENDS[index] for index in rng.permutation(len(_ENDS))]
+        end, writes_more = self.ends.pop()
+        later = tuple(self._writes(model)) if writes_more else ()
+        if end == "replay":
             replay = self.batches.replayed(model, model.captured[key - 1])
             replay = self.batches.apart(model, replay)
-        else:
-            if rng.random() < 0.4:
-                later = tuple(self._writes(model))
-            if way < 0.6 and fitting:
-                restored = self._chosen(model, fitting)
-                model.owned[:] = self.snapshots[restored][1]
-            elif way < 0.85:
-                step = self.batches.apart(model, self.batches.whole(model))
+        elif end == "restore" and fitting:
+            restored = self._chosen(model, fitting)
+            model.owned[:] = self.snapshots[restored][1]
+        elif end != "none":
+            step = self.batches.apart(model, self.batches.whole(model))
         model.pending.clear()
         return Publish(at, key, rounds, replay, restored, step, later=later)
 

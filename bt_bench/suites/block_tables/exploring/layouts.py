@@ -32,6 +32,7 @@ class Shape:
         block_size: of one group.
         cp: whether tokens are shared among ranks; `None`: perhaps.
         ranks: that share them; `None`: any number.
+        interleave: tokens of a rank's turn; `None`: any number that is possible.
         windows: whether all groups have a sliding window; else perhaps.
         widths: of the first groups.
         sizes: block sizes of the first groups.
@@ -45,6 +46,7 @@ class Shape:
     block_size: int | None = None
     cp: bool | None = None
     ranks: int | None = None
+    interleave: int | None = None
     windows: bool = False
     widths: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -83,7 +85,7 @@ def draw_layout(
         if plain and rng.random() < 0.5:  # so that ranks can take turns by several tokens
             least = int(rng.choice([2, 3, 4, 16]))
             sizes = [least * int(rng.choice([1, 1, 2, 3, 4])) for _ in sizes]
-        options |= _cp_options(rng, sizes, shape.ranks)
+        options |= _cp_options(rng, sizes, shape)
     if DISABLED_GROUPS in features and rng.random() < shape.options:
         enabled = [bool(rng.random() < 0.6) for _ in range(groups)]
         # Else nothing is mapped, which only small scenarios can afford.
@@ -108,16 +110,20 @@ def _reach(rng: np.random.Generator, size: int, width: int, *, least: int) -> in
     return max(least, reach)
 
 
-def _cp_options(rng: np.random.Generator, sizes: list[int], ranks: int | None) -> dict[str, Any]:
+def _cp_options(rng: np.random.Generator, sizes: list[int], shape: Shape) -> dict[str, Any]:
     sharded = [bool(rng.random() < 0.8) for _ in sizes]
+    if shape.ranks is not None and not any(sharded):
+        sharded = [True for _ in sizes]
     common = 0
     for size, shared in zip(sizes, sharded, strict=True):
         common = gcd(common, size) if shared else common
     divisors = [n for n in range(1, min(common or 1, 4_096) + 1) if (common or 1) % n == 0]
-    cp_size = ranks or int(rng.choice(CP_SIZES))
+    divisors += [common] * (common > 4_096)
+    cp_size = shape.ranks or int(rng.choice(CP_SIZES))
+    interleave = divisors[-1] if rng.random() < 0.4 else int(rng.choice(divisors))
     return {
         "cp_size": cp_size,
         "cp_rank": int(rng.integers(cp_size)),
-        "cp_interleave": divisors[-1] if rng.random() < 0.4 else int(rng.choice(divisors)),
+        "cp_interleave": shape.interleave or interleave,
         "dcp_sharded": tuple(sharded),
     }

@@ -68,6 +68,7 @@ class Plan:
         column: that many rows are about to reach; or several, which rows are in turn.
         short: whether all rows that are filled at first have a few blocks.
         busy: how many rows get what is staged, but for given writes; `None`: all.
+        rows: that have requests and get what is staged; empty: all.
         captured: share of steps with a captured step.
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
@@ -102,6 +103,7 @@ class Plan:
     column: int | tuple[int, ...] | None = None
     short: bool = False
     busy: int | None = None
+    rows: tuple[int, ...] = ()
     captured: float = 0.08
     state: float = 0.08
     switch: float = 0.0

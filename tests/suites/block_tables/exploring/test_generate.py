@@ -42,7 +42,13 @@ from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import OTHERS as THEMES
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.suites.block_tables.exploring.shrink import is_legal
-from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, FEATURES, SLIDING_WINDOW
+from bt_kernels.layout import (
+    CUSTOM_OUTPUTS,
+    DUMMY_REQUESTS,
+    FEATURES,
+    MAX_NUM_REQS,
+    SLIDING_WINDOW,
+)
 
 ABILITIES = FEATURES | {CAPTURED_STEPS, STEPS_IN_FLIGHT, *OTHERS}
 SIZES = (3, 64, 256, 1000)
@@ -195,7 +201,7 @@ def test_everything_is_reached() -> None:
         for call in calls
         if isinstance(call, Publish)
     }
-    assert len(ends) >= 6
+    assert len(ends) == 7
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -228,7 +234,14 @@ def test_sizes_that_the_docs_promise_are_reached(seed: int) -> None:
     assert max(layout.num_groups for layout in layouts) == 33
     assert max(max(layout.widths) for layout in layouts) == 66_000
     assert max(int(batch.starts[-1]) for _, batch in batches) == 40_000
-    assert max(layout.cp_size for layout in layouts) == 12
+    # Each limit that a layout documents, but for those that memory sets.
+    assert max(layout.max_num_reqs for layout in layouts) == MAX_NUM_REQS
+    assert max(max(layout.block_sizes) for layout in layouts) == 2**31 - 1
+    assert max(max(layout.sliding_window_reach, default=0) for layout in layouts) == 2**31 - 1
+    spans = {(layout.cp_size, max(layout.tokens_per_block)) for layout in layouts}
+    assert {(3, 3 * 2**30), (2**20, 2**50)} <= spans
+    assert {2, 12} <= {ranks for ranks, _ in spans}
+    assert any(layout.cp_interleave == 2**30 for layout in layouts)
     writes = [len(call.writes) for one in made for call in one.calls if isinstance(call, Stage)]
     assert max(writes) >= 520
     inside = [
@@ -238,6 +251,21 @@ def test_sizes_that_the_docs_promise_are_reached(seed: int) -> None:
         for _, batch in batches_of(one)
     ]
     assert max(inside) > 2**40
+    assert own_tokens(made, "positions of 2**60 over ranks", beyond=2**59) > 9
+    assert own_tokens(made, "blocks of 2**31 tokens over 3 ranks", beyond=2**32) > 9
+
+
+def own_tokens(made: list[Scenario], theme: str, *, beyond: int) -> int:
+    """Tokens at such positions inside of their rows that the tables' own rank holds."""
+    count = 0
+    (one,) = (one for one in made if one.theme == theme)
+    (layout,) = one.layouts
+    for _, batch in batches_of(one):
+        turns = batch.positions[: batch.starts[-1]] // layout.cp_interleave
+        at = batch.positions[: batch.starts[-1]]
+        inside = (at > beyond) & (at < layout.tokens_per_block[0] * layout.widths[0])
+        count += int((inside & (turns % layout.cp_size == layout.cp_rank)).sum())
+    return count
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -349,7 +377,7 @@ def test_larger_extremes_come_then() -> None:
     assert max(layout.num_groups for layout in layouts) == 100
     assert max(max(layout.widths) for layout in layouts) == 300_000
     # Then themes go on where a default run has ended.
-    assert theme_of(SCENARIOS + 1) == scenario(numbers.stop + 1, deep=True).theme
+    assert theme_of(SCENARIOS) == scenario(numbers.stop, deep=True).theme
 
 
 def test_deep_tries_every_dear_size() -> None:

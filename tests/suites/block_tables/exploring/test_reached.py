@@ -41,9 +41,14 @@ def promises() -> list[str]:
         ),
         key=lambda found: found[0],
     )
-    most = max(captured, key=lambda layout: layout.num_groups * layout.max_num_reqs)
+    most = max(captured, key=lambda lay: (lay.num_groups > 1) * lay.num_groups * lay.max_num_reqs)
     lengths = np.concatenate([np.diff(call.batch.starts) for _, call in runs])
-    wide = max(layouts, key=lambda lay: lay.max_num_reqs * max(lay.widths) * (lay.max_num_reqs > 9))
+    wide = max(
+        layouts,
+        key=lambda lay: (
+            lay.max_num_reqs * max(lay.widths) * (max(lay.widths) > 9) * (lay.max_num_reqs > 9)
+        ),
+    )
     groups_wide = max(layouts, key=lambda lay: (lay.num_groups > 3) * max(lay.widths))
     ranks = {layout.cp_size for layout in layouts} - {1}
     writes = max(len(call.writes) for _, call in calls if isinstance(call, Stage))
@@ -64,7 +69,8 @@ def promises() -> list[str]:
         f"{wide.max_num_reqs} rows of {max(wide.widths):,} columns",
         f"{max(int(call.batch.starts[-1]) for _, call in runs):,} tokens",
         f"{max(int(call.batch.starts[-1]) for call in steps):,} in a single step",
-        f"{min(ranks)} and {max(ranks)} ranks",
+        f"{min(ranks)} to {max(ranks):,} ranks",
+        f"a table of {max(layout.max_num_reqs for layout in layouts):,} rows",
         f"{writes} writes before a step",
         f"{max(count_of_steps(one) for one in made)} steps",
         f"{quiet:,} calls of apply with nothing staged",
