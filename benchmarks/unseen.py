@@ -2,8 +2,9 @@
 
     python benchmarks/unseen.py SET [NAME...] [--deep] [--workers N]
 
-Each is checked as `bt-bench check` does it by default, or by `--deep` with that: its workloads, and
-then a fixed number of scenarios. Names of right variants of the set may be given, too.
+First it tries what has found each before. If that finds it no more, it checks the variant as
+`bt-bench check` does by default, or as `--deep` does: its workloads, and then a fixed number of
+scenarios. Names of right variants of the set may be given, too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def main() -> None:
     names = options.names or names_in(folder)
     way = "deep" if options.deep else "quick"
     with ThreadPoolExecutor(options.workers) as pool:
-        looking = {pool.submit(find, folder, name, deep=options.deep): name for name in names}
+        looking = {
+            pool.submit(find, folder, name, known.get(name, {}).get(way), deep=options.deep): name
+            for name in names
+        }
         for done in as_completed(looking):  # so that what is known is kept if time is up
             name, (scenario, line) = looking[done], done.result()
             print(f"{name}: {line}", flush=True)
@@ -58,16 +62,43 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.stem for path in paths)
 
 
-def find(folder: Path, name: str, *, deep: bool) -> tuple[str | None, str]:
-    """What finds it: a scenario, all up to one if it takes these, or `workload`."""
+def find(folder: Path, name: str, known: str | None, *, deep: bool) -> tuple[str | None, str]:
+    """Return what finds it: a scenario, all up to one if it takes these, or `workload`.
+
+    Args:
+        folder: of the set.
+        name: of the variant.
+        known: what found it before, if anything did.
+        deep: whether to check as `--deep` does.
+
+    Returns:
+        What finds it, and in which words.
+    """
+    options = ["--deep", "--seed", "0"] * deep
+    if known is not None:
+        found = find_by(folder, name, [*options, *replaying(known)])
+        if found[0] is not None:
+            return found
+    return find_by(folder, name, options)
+
+
+def replaying(known: str) -> tuple[str, str]:
+    """Return the options that play only what found a variant."""
+    return ("--explore", "0") if known == "workload" else ("--scenario", known)
+
+
+def find_by(folder: Path, name: str, options: list[str]) -> tuple[str | None, str]:
+    """Return what `bt-bench check` finds with these options, and in which words."""
     with tempfile.TemporaryDirectory() as made:
-        done = check(folder, name, Path(made), "--json", *["--deep", "--seed", "0"] * deep)
+        done = check(folder, name, Path(made), "--json", *options)
     if not done.stdout:
         raise SystemExit(f"{name}: {done.stderr}")
     answer = json.loads(done.stdout)
     for each in answer["checks"]:
         if each["status"] == "failed":
             return "workload", f"{each['workload']}: {each['reason']['message']}"
+    if not answer["explored"]:
+        return None, "not found by the workloads"
     (explored,) = answer["explored"]
     found = explored["found"]
     if found is None:

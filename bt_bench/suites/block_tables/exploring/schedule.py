@@ -21,11 +21,11 @@ SCENARIOS: Final = 98
 OTHERS: Final = (
     *("refusals", "decoding", "captured steps", "several tables", "one element changed", "mixed"),
     *("snapshots and dummies", "refusals", "decoding", "captured steps", "several tables", "mixed"),
-    *("large positions", "decoding", "several tables", "one element changed", "refusals"),
-    *("snapshots and dummies", "mixed", "context parallelism", "captured steps", "decoding"),
+    *("several tables", "decoding", "several tables", "one element changed", "refusals"),
+    *("snapshots and dummies", "mixed", "decoding", "captured steps", "context parallelism"),
     *(
         "one element changed",
-        "several tables",
+        "large positions",
         "far rows",
         "long run",
         "many tokens",

@@ -269,6 +269,25 @@ def own_tokens(made: list[Scenario], theme: str, *, beyond: int) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_sets_of_outputs_come_to_the_same_tables(seed: int) -> None:
+    """Whatever else is drawn: new tables in between would have seen none of them."""
+    for number, sets in (
+        (named("40 sets of outputs"), [*range(3, 43), 3]),
+        (named("several sets of outputs"), [0, MIXED, 1, MIXED]),
+    ):
+        made = scenario(number, seed=seed)
+        assert not any(isinstance(call, Renew) for call in made.calls)
+        outs = [call.batch.out for call in made.calls if isinstance(call, Run)]
+        first = outs.index(sets[0])
+        assert outs[first : first + len(sets)] == sets
+
+
+def named(theme: str) -> int:
+    """The number of an extreme."""
+    return [extreme.name for extreme in EXTREMES].index(theme)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_many_rows_of_many_groups_in_each_way(seed: int) -> None:
     """What follows a long request has at most 16 tokens, where a span of others begins."""
     ways = set()

@@ -143,7 +143,7 @@ class Variant(BlockTableOperations):
         """Copies the live columns of a group."""
         source = self.block_tables[group]
         for batch_index, row in enumerate(rows):
-            if row < 0:
+            if not 0 <= row < self.layout.max_num_reqs:
                 target[batch_index] = 0
                 continue
             length = int(self._applied[group, row])
@@ -189,14 +189,17 @@ class Variant(BlockTableOperations):
         slots = self.slot_mappings if out is None else out
         if self.validate:
             arguments.check_rows_exist(self.layout, idx_mapping)
-            arguments.check_token_ranges(num_reqs, query_start_loc, positions, slots.shape[1])
+            arguments.check_token_ranges(
+                num_reqs, query_start_loc, positions, slots.shape[1], num_tokens_padded
+            )
         return slots
 
     def _slots_of(self, group: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         layout, table = self.layout, self.block_tables[group]
         size, ranks = layout.block_sizes[group], layout.cp_sizes[group]
         span = size * ranks
-        inside = (rows >= 0) & (positions >= 0) & (positions < span * layout.widths[group])
+        owned = (rows >= 0) & (rows < layout.max_num_reqs)
+        inside = owned & (positions >= 0) & (positions < span * layout.widths[group])
         inside &= layout.slot_mapping_enabled[group]
         positions = torch.where(inside, positions, 0)
         column, offset = positions // span, positions % span
@@ -204,7 +207,7 @@ class Variant(BlockTableOperations):
             turn = offset // layout.cp_interleave
             inside &= turn % ranks == layout.cp_rank
             offset = turn // ranks * layout.cp_interleave + offset % layout.cp_interleave
-        block_ids = table[rows.clamp(min=0), column]
+        block_ids = table[torch.where(owned, rows, 0), column]
         return torch.where(inside, block_ids.long() * size + offset, PAD_SLOT_ID)
 
     def gather_and_compute_slot_mappings(

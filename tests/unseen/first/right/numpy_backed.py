@@ -135,7 +135,7 @@ class Variant(BlockTableOperations):
         """Copies the live columns of a group."""
         source = self.block_tables[group]
         for batch_index, row in enumerate(rows):
-            if row < 0:
+            if not 0 <= row < self.layout.max_num_reqs:
                 target[batch_index] = 0
                 continue
             length = int(self._applied[group, row])
@@ -181,7 +181,9 @@ class Variant(BlockTableOperations):
         slots = self.slot_mappings if out is None else out
         if self.validate:
             arguments.check_rows_exist(self.layout, idx_mapping)
-            arguments.check_token_ranges(num_reqs, query_start_loc, positions, slots.shape[1])
+            arguments.check_token_ranges(
+                num_reqs, query_start_loc, positions, slots.shape[1], num_tokens_padded
+            )
         return slots
 
     def _slots_of(self, group: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -193,7 +195,12 @@ class Variant(BlockTableOperations):
             turn_size = layout.cp_interleave
         column, offset = np.divmod(where, size * ranks)
         turn, within = np.divmod(offset, turn_size)
-        inside = (of_rows >= 0) & (where >= 0) & (column < layout.widths[group])
+        inside = (
+            (of_rows >= 0)
+            & (of_rows < layout.max_num_reqs)
+            & (where >= 0)
+            & (column < layout.widths[group])
+        )
         inside &= (turn % ranks == layout.cp_rank) | (ranks == 1)
         inside &= layout.slot_mapping_enabled[group]
         block_ids = table[np.where(inside, of_rows, 0), np.where(inside, column, 0)]

@@ -13,6 +13,7 @@ from bt_kernels.device_code import (
     CAPACITY,
     DESCRIPTOR_FIELDS,
     MAX_NUM_TOKENS,
+    NUM_ROWS,
     SLOTS,
     SOURCE,
     WIDTH,
@@ -45,7 +46,8 @@ def _tile_kernel(
         end = tl.load(query_start_loc + request + 1)
         row = tl.load(idx_mapping + request).to(tl.int64)
         rows = tl.where((tokens >= first) & (tokens < end), row, rows)
-    position = tl.load(positions + tokens, mask=rows >= 0, other=-1)
+    exists = (rows >= 0) & (rows < tl.load(descriptor + NUM_ROWS))
+    position = tl.load(positions + tokens, mask=exists, other=-1)
     inside = (position >= 0) & (position < capacity)
     position = tl.where(inside, position, 0)
     place = tl.where(inside, rows, 0) * width + position // block_size
