@@ -67,7 +67,7 @@ def _rows_and_tokens(rows: int, tokens: int) -> Plan:
     shape = Shape(groups=1, rows=rows, tokens=tokens, options=0.2)
     given = (
         Given(rows, tokens, EAGER, "few"),
-        Given(rows - rows // 4, tokens // 2, EAGER, "ends"),
+        Given(rows // 2, tokens // 2, EAGER, "ends"),
     )
     return _large(shape, *given)
 
@@ -190,7 +190,7 @@ def _outputs(groups: int) -> Plan:
     """Outputs of the caller's in most calls: of one set, of another, or of parts of both."""
     shape = Shape(groups=groups, rows=4, tokens=20)
     given = [Given(3, ways=(GATHER,), out=one, writes=2, ids=1) for one in (0, MIXED, 1, MIXED, 0)]
-    plan = Plan("", (shape,), 18, tuple(given), batch=3, custom=0.8, refused=0.0, kept=0.9)
+    plan = Plan("", (shape,), 13, tuple(given), batch=3, custom=0.8, refused=0.0, kept=0.9)
     plan.state = plan.captured = 0.0
     return plan
 
@@ -348,7 +348,7 @@ def _long(steps: int) -> Plan:
         Given(4, ways=EAGER, state="restore"),
         *[Given(4, ways=EAGER)] * 10,
     )
-    ended = [Given(4, ways=EAGER)] * 30
+    ended = [Given(4, ways=EAGER)] * 52
     between = [Given(ways=EAGER)] * (steps - len(begun) - len(ended))
     given = (*begun, *between, *ended)
     plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.0)

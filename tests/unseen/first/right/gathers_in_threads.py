@@ -282,6 +282,9 @@ class Variant(BlockTableOperations):
             ([self.slot_mappings], [state.slot_mappings]),
         )
         for mine, saved in pairs:
+            if [table.shape for table in mine] != [table.shape for table in saved]:
+                raise ValueError("the snapshot is of another layout")
+        for mine, saved in pairs:
             for table, other in zip(mine, saved, strict=True):
                 table.copy_(other)
         self.num_blocks[:] = state.num_blocks
