@@ -56,12 +56,15 @@ test: $(DEV_READY)
 	$(TEST) $(PARALLEL) -m "not gpu and not slow"
 
 test-slow: $(DEV_READY)
-	$(TEST) -m "slow and not gpu"
+	$(TEST) $(PARALLEL) -m "slow and not gpu"
 
 test-gpu: $(DEV_READY)
 	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu -n $(GPU_WORKERS) --dist worksteal
 
-check: format-check lint types contracts test gate-static readme-check
+# What takes one core each goes side by side; the tests come last and take all of them.
+check:
+	@$(MAKE) -j2 --output-sync=target format-check lint types contracts gate-static readme-check
+	@$(MAKE) test
 
 release-check: check
 	$(PY) benchmarks/readme.py --fresh
