@@ -19,7 +19,8 @@ from bt_bench.suites.block_tables.exploring.starts import starts_of
 from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
 
-MANY = 24  # requests from which on a batch is a large one; ranks from which on few tokens are own
+MANY = 24  # requests from which on a batch is a large one
+MANY_RANKS = 24  # of so many hardly a token would be of the rank that is tested
 BEYOND = (0, 0, 1, 33, 70, 130, 200)  # tokens that a batch may have more than its layout
 FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
 
@@ -99,7 +100,7 @@ class Batches:
         if like is not None:  # tensors are the same if they are as long
             reqs, spare = len(like.rows), len(like.positions)
         else:
-            reqs, spare = min(self._reqs(rows_in_all), len(self.plan.rows) or rows_in_all), 0
+            reqs, spare = min(self._reqs(rows_in_all), len(self.plan.rows_of(rows_in_all))), 0
         int64 = like.int64 if like is not None else bool(rng.random() < 0.4)
         rows = self._rows(model, reqs, int64=int64)
         out, parts, pointers = self._outputs(reqs)
@@ -221,7 +222,7 @@ class Batches:
     def _rows(self, model: Model, reqs: int, *, int64: bool) -> Ints:
         """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""
         rng, features, rows_in_all = self.rng, self.source.features, model.layout.max_num_reqs
-        rows = rng.permutation(self.plan.rows or rows_in_all)[:reqs].astype(np.int64)
+        rows = rng.permutation(self.plan.rows_of(rows_in_all))[:reqs]
         if reqs > MANY:
             owning = rng.permutation(np.flatnonzero(model.owned.any(axis=0)))
             places = np.array(edges_of(reqs))
@@ -303,12 +304,12 @@ class Batches:
         kind = rng.random(count)
         for least, values in ((0.6, edge), (0.88, outside), (0.93, far), (0.98, negative)):
             positions = np.where(kind >= least, values, positions)
-        if layout.cp_sizes[group] > MANY:  # else hardly a token would be of this rank
-            own = (positions // (share := layout.cp_interleave)) // layout.cp_size * layout.cp_size
-            own = (own + layout.cp_rank) * share + rng.integers(share, size=count)
-            positions = np.where(
-                (rng.random(count) < 0.6) & (positions < size * width), own, positions
-            )
+        if layout.cp_sizes[group] > MANY_RANKS:
+            ranks, share = layout.cp_size, layout.cp_interleave
+            turns = positions // share // ranks * ranks + layout.cp_rank
+            own = turns * share + rng.integers(share, size=count)
+            chosen = (rng.random(count) < 0.6) & (positions < size * width)
+            positions = np.where(chosen, own, positions)
         return np.asarray(positions, dtype=np.int64)
 
     def whole(self, model: Model) -> Batch:

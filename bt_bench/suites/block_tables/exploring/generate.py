@@ -70,7 +70,7 @@ _ENDS: Final = (
     *[("replay", False)] * 4,
     *[(end, more) for end in ("restore", "step", "none") for more in (False, True)],
 )
-"""What comes after a publication, and whether more is staged before; all before one comes again."""
+"""Ends of a publication, each with whether more is staged before; dealt out as from a deck."""
 MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
@@ -285,9 +285,10 @@ class _Maker:
         # Mostly few rows get all writes of a step, so that some get several.
         several = max(1, count if rng.random() < 0.7 or given.writes is not None else 2)
         # As many rows as there are, so that as many records are applied.
-        rows = rng.permutation(self.plan.rows or model.layout.max_num_reqs)[:several]
+        used = self.plan.rows_of(model.layout.max_num_reqs)
+        rows = rng.permutation(used)[:several]
         if rng.random() < 0.3 and given.writes is None:
-            rows = rng.integers(model.layout.max_num_reqs, size=several)
+            rows = used[rng.integers(len(used), size=several)]
         if self.plan.busy is not None and given.writes is None:
             rows = rng.integers(self.plan.busy, size=several)
         # As in a step that only decodes: a block at most for each row.
@@ -297,7 +298,7 @@ class _Maker:
     def _prompts(self, at: int, model: Model) -> None:
         """Fills rows, as prompts do; of many rows the first, the last, and some in between."""
         layout, rng = model.layout, self.rng
-        rows = self.plan.rows or range(layout.max_num_reqs)
+        rows = self.plan.rows_of(layout.max_num_reqs).tolist()
         most = 8
         if len(rows) > MANY:
             most = max(8, min(MOST_OWNING, MOST_RECORDS // layout.num_groups))
@@ -522,7 +523,8 @@ class _Maker:
             replayed: else a plain step comes in place of the replay.
         """
         rng = self.rng
-        rows = rng.permutation(model.layout.max_num_reqs)[: int(rng.choice([0, 0, 1, 1, 2]))]
+        used = self.plan.rows_of(model.layout.max_num_reqs)
+        rows = rng.permutation(used)[: int(rng.choice([0, 0, 1, 1, 2]))]
         writes = tuple(self._write(model, int(row), 1) for row in rows)
         key = int(rng.integers(1, len(model.captured) + 1))
         draw = self.batches

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from bt_bench.protocol import Source
-from bt_bench.suites.block_tables.exploring.calls import BOTH, GATHER, SLOTS, STEP
+from bt_bench.suites.block_tables.exploring.calls import BOTH, GATHER, SLOTS, STEP, Ints
 from bt_bench.suites.block_tables.exploring.layouts import Shape
 
 
@@ -118,6 +118,10 @@ class Plan:
     custom: float = 0.2
     kept: float = 0.5
     poison: float = 0.7
+
+    def rows_of(self, count: int) -> Ints:
+        """Return the rows that may have requests, int64, of tables with so many rows."""
+        return np.array(self.rows or range(count), dtype=np.int64)
 
 
 CAPTURE = "capture"

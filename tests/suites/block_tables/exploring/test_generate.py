@@ -241,7 +241,6 @@ def test_sizes_that_the_docs_promise_are_reached(seed: int) -> None:
     spans = {(layout.cp_size, max(layout.tokens_per_block)) for layout in layouts}
     assert {(3, 3 * 2**30), (2**20, 2**50)} <= spans
     assert {2, 12} <= {ranks for ranks, _ in spans}
-    assert any(layout.cp_interleave == 2**30 for layout in layouts)
     writes = [len(call.writes) for one in made for call in one.calls if isinstance(call, Stage)]
     assert max(writes) >= 520
     inside = [
@@ -268,9 +267,33 @@ def own_tokens(made: list[Scenario], theme: str, *, beyond: int) -> int:
     return count
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_of_2_31_tokens_are_shared(seed: int) -> None:
+    (layout,) = scenario(named("blocks of 2**31 tokens over 3 ranks"), seed=seed).layouts
+    assert (layout.cp_interleave, layout.dcp_sharded) == (2**30, (True,))
+    (layout,) = scenario(named("positions of 2**60 over ranks"), seed=seed).layouts
+    assert layout.tokens_per_block == (2**50,)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_few_rows_of_a_large_table_are_written_and_read(seed: int) -> None:
+    """Stage and read the same rows in a step; of all rows drawn anyhow hardly any would meet."""
+    made = scenario(named("a table of 32,767 rows"), seed=seed)
+    met: set[int] = set()
+    staged: set[int] = set()
+    for call in made.calls[1:]:
+        if isinstance(call, Stage):
+            staged |= {write.row for write in call.writes}
+        if isinstance(call, Run | Capture) and getattr(call, "method", STEP) == STEP:
+            met |= staged & {*call.batch.rows.tolist()}
+            staged.clear()
+    assert len(met) > 9
+    assert max(met) >= 2**14
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sets_of_outputs_come_to_the_same_tables(seed: int) -> None:
-    """Whatever else is drawn: new tables in between would have seen none of them."""
+    """Keep new tables away from between them: these would have seen none of the sets."""
     for number, sets in (
         (named("40 sets of outputs"), [*range(3, 43), 3]),
         (named("several sets of outputs"), [0, MIXED, 1, MIXED]),
