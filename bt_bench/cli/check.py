@@ -205,10 +205,8 @@ def check(
             references.start()  # it takes as long to start as some checks
         kind = worker.hello.device
         workers = [worker]
-        # One process alone knows which lines and branches ran, has the memory for far rows, and has
-        # played before what a stored scenario needs.
-        alone = paths or deep or recipes
-        for _ in range(1, 1 if alone else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
+        # One process alone has played before what a stored scenario needs.
+        for _ in range(1, 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
             workers.append(worker_for(spec, entries, kind, traceback=traceback))
             at_end.callback(workers[-1].close)
             workers[-1].start()

@@ -147,6 +147,13 @@ class Explorer(ABC):
     def title(self, scenario: Any) -> str:
         """A few words on it, for messages."""
 
+    def is_large(self, scenario: Any) -> bool:
+        """Tell whether it takes so much memory that no other of its kind may be played beside it.
+
+        Its player has to give that memory back to the device.
+        """
+        return False
+
     @abstractmethod
     def lines(self, scenario: Any) -> Sequence[str]:
         """How it is set up, and then its calls, a line each."""

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -33,6 +34,7 @@ from bt_bench.worker import (
     Play,
     Played,
     ReadCoverage,
+    ReadRan,
     Runner,
     Survey,
     explorer_of,
@@ -171,8 +173,7 @@ class Exploring:
         references: runs tasks on the reference, in a process that no variant is in.
         seed: of the run.
         deep: whether scenarios may take seconds.
-        lines: whether to note which lines and branches of the variants' own code run; by one
-            process alone, which knows all of them then.
+        lines: whether to note which lines and branches of the variants' own code run.
         on_batch: is told how far a variant has been explored: its name, how many scenarios were
             played, of how many, and in how many seconds.
     """
@@ -198,6 +199,7 @@ class Exploring:
         self._lines = lines
         self._reference_is_asked = Lock()
         self._one_at_a_time = Lock()  # scenarios are made, and progress is told
+        self._large_is_played = Lock()
         # A thread for each process but the first.
         self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
 
@@ -268,9 +270,16 @@ class Exploring:
             return Explored(arm, lane.at + 1, so_far.wanted, taken, found)
         if not self._lines:
             return Explored(arm, so_far.played, so_far.wanted, taken)
-        read = self._variants[0].run(ReadCoverage(), [arm])
-        coverage = None if read.failed else read.value
+        coverage = self._coverage(arm)
         return Explored(arm, so_far.played, so_far.wanted, taken, coverage=coverage)
+
+    def _coverage(self, arm: str) -> Coverage | None:
+        """Count what ran of an arm in all processes; `None` if one of them cannot tell."""
+        ran = [runner.run(ReadRan(), [arm]) for runner in self._variants[1:]]
+        if any(each.failed for each in ran):
+            return None
+        read = self._variants[0].run(ReadCoverage(tuple(each.value for each in ran)), [arm])
+        return None if read.failed else read.value
 
     def _play(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
         """Play the batches of a process, up to its first scenario on which the arm is wrong."""
@@ -279,7 +288,9 @@ class Exploring:
                 return
             with self._one_at_a_time:
                 made = [self._made(recipe) for recipe in batch]
-            failing = self._first_wrong(arm, lane.runner, made)
+            is_large = any(map(self._explorer.is_large, made))
+            with self._large_is_played if is_large else nullcontext():
+                failing = self._first_wrong(arm, lane.runner, made)
             with self._one_at_a_time:
                 if failing is not None:
                     at, difference = failing

@@ -12,7 +12,16 @@ from bt_bench.worker.git import git_command, git_environment, without_another_gi
 from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
 from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
 from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
-from bt_bench.worker.plays import Coverage, Play, Played, ReadCoverage, Survey, Surveyed, Unreached
+from bt_bench.worker.plays import (
+    Coverage,
+    Play,
+    Played,
+    ReadCoverage,
+    ReadRan,
+    Survey,
+    Surveyed,
+    Unreached,
+)
 from bt_bench.worker.runner import Finished, Runner, Watcher
 from bt_bench.worker.supervisor import Serve, Supervisor
 from bt_bench.worker.tasks import (
@@ -58,6 +67,7 @@ __all__ = [
     "PrepareRound",
     "ReadChanges",
     "ReadCoverage",
+    "ReadRan",
     "ResultT",
     "RoundOutcome",
     "RoundProgress",

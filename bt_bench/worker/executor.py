@@ -40,7 +40,7 @@ from bt_bench.worker.measuring.methods.interpreter import count_case
 from bt_bench.worker.measuring.process_round import ProcessRound
 from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.outcome import OnRound, RoundProgress, untold
-from bt_bench.worker.plays import Play, ReadCoverage, Survey
+from bt_bench.worker.plays import Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.profiling.timeline import take_timeline
 from bt_bench.worker.runner import Attempt, Failure, Finished, Success, Watcher
 from bt_bench.worker.state_watch import StateWatch, TamperedError, ToolWatch
@@ -204,10 +204,14 @@ class Executor:
                 variant = self._classes[arms[0]]
                 with self._reached_by(arms[0]).noted() if task.lines else nullcontext():
                     return play(task, self._suite, arms[0], variant, self._bench.device)
+            case ReadRan():
+                return self._reached_by(arms[0]).ran
             case ReadCoverage():
                 reached = self._reached_by(arms[0])
+                for ran in task.elsewhere:
+                    reached.add(ran)
                 # Of a package with many variants only the files that this one uses.
-                return reached.coverage(reached.seen)
+                return reached.coverage(reached.ran)
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:

@@ -6,7 +6,7 @@ These are passed between processes, and import neither torch nor Triton.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -145,9 +145,46 @@ class Coverage:
     one_sided: tuple[OneSided, ...] = ()
 
 
+@dataclass
+class Ran:
+    """What ran of a file.
+
+    Args:
+        lines: that ran.
+        pairs: of lines of one call that ran one after the other; 0 stands for its end.
+        turns: heads of loops, with how many turns one of their runs had, at most 2.
+    """
+
+    lines: set[int] = field(default_factory=set)
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+    turns: set[tuple[int, int]] = field(default_factory=set)
+
+    def add(self, other: Ran) -> None:
+        """Add what ran of the same file elsewhere."""
+        self.lines |= other.lines
+        self.pairs |= other.pairs
+        self.turns |= other.turns
+
+
+@dataclass(frozen=True)
+class ReadRan(Task[dict[str, Ran]]):
+    """Return what ran of each file of the one arm's own code, in this worker."""
+
+    @property
+    def doing(self) -> str:
+        """What is being done, as the beginning of a message."""
+        return "while its lines were counted"
+
+
 @dataclass(frozen=True)
 class ReadCoverage(Task[Coverage]):
-    """Which lines of the one arm's own code its scenarios have run, in this worker."""
+    """Count which lines of the one arm's own code ran, in this worker and in others.
+
+    Args:
+        elsewhere: what other workers have answered to `ReadRan`.
+    """
+
+    elsewhere: tuple[Mapping[str, Ran], ...] = ()
 
     @property
     def doing(self) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,8 +18,9 @@ from bt_bench.protocol import Recipe, default_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.explore import Explored, Exploring
 from bt_bench.runs.found import read_found, store_found
-from bt_bench.worker import Finished, Play, Survey
+from bt_bench.worker import Finished, Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.checking.playing import play, survey
+from bt_bench.worker.checking.reached import Reached
 from bt_kernels.variants.fused import Variant as Fused
 
 SUITE = default_suite()
@@ -58,6 +62,14 @@ class Runner:
 
     def __init__(self, variants: dict[str, type[Any]]) -> None:
         self._variants = variants
+        self._reached = Reached(frozenset({__file__}))
+
+    def _count(self, task: Any, arm: str) -> Any:
+        if isinstance(task, ReadRan):
+            return self._reached.ran
+        for ran in task.elsewhere:
+            self._reached.add(ran)
+        return self._reached.coverage()
 
     def run(self, task: Any, arms: Sequence[str], watcher: Any = None) -> Finished[Any]:
         import torch
@@ -67,13 +79,16 @@ class Runner:
                 reason = Reason(code=ReasonCode.CRASHED, message="signal 11")
                 return Finished({}, dict.fromkeys(arms, reason))
             return Finished(survey(SUITE, {arm: self._variants[arm] for arm in arms}), {})
+        if isinstance(task, ReadRan | ReadCoverage):
+            return Finished(self._count(task, arms[0]), {})
         assert isinstance(task, Play)
         arm = arms[0] if arms else None
         variant = None if arm is None else self._variants[arm]
         if variant is Crashing:
             assert arm is not None
             return Finished((), {arm: Reason(code=ReasonCode.CRASHED, message="signal 11")})
-        with PLAYING:
+        noted = self._reached.noted() if task.lines else nullcontext()
+        with PLAYING, noted:
             return Finished(play(task, SUITE, arm, variant, torch.device("cpu")), {})
 
 
@@ -155,6 +170,54 @@ def test_processes_take_turns_and_tell_what_each_has_played(
     assert batch % 2 == 1
     # Those of its own process, which has every other batch.
     assert len(explored.found.needs) == 2 * (batch // 2) + place + 1
+
+
+class Odd(Fused):
+    """Has lines that one of two processes runs: each plays every other batch."""
+
+    made = 0
+
+    def apply_staged_writes(self) -> None:
+        Odd.made += 1
+        if Odd.made == 1:
+            self.num_calls = 1
+        else:
+            self.num_calls = 2
+        super().apply_staged_writes()
+
+
+def test_lines_that_ran_in_any_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bt_bench.runs.explore.BATCH", 1)
+    Odd.made = 0
+    runners = [Runner({"it": Odd}), Runner({"it": Odd})]
+    exploring = Exploring(SUITE, runners, runners[0], 0, lines=True)
+    (explored,) = exploring.explore(["it"], [0, 1])
+    assert explored.coverage is not None
+    lines = inspect.getsourcelines(Odd.apply_staged_writes)
+    own = range(lines[1], lines[1] + len(lines[0]))
+    assert not [each for each in explored.coverage.unreached if each.first in own]
+
+
+def test_large_scenarios_are_played_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bt_bench.runs.explore.BATCH", 1)
+    explorer = type(SUITE.explorer())
+    monkeypatch.setattr(explorer, "is_large", lambda _explorer, scenario: True)
+    at_once: list[int] = []
+    playing: list[object] = []
+
+    class Watched(Runner):
+        def run(self, task: Any, arms: Sequence[str], watcher: Any = None) -> Finished[Any]:
+            if not isinstance(task, Play) or not arms:
+                return super().run(task, arms, watcher)
+            playing.append(task)
+            time.sleep(0.05)
+            at_once.append(len(playing))
+            playing.pop()
+            return super().run(task, arms, watcher)
+
+    runners = [Watched({"it": Fused}) for _ in range(3)]
+    list(Exploring(SUITE, runners, runners[0], 0).explore(["it"], [0, 1, 4]))
+    assert at_once == [1, 1, 1]
 
 
 def test_what_is_given_up_has_not_passed() -> None:

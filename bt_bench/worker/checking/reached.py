@@ -17,56 +17,44 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from bt_bench.worker.plays import Coverage, OneSided, Unreached, Way
+from bt_bench.worker.plays import Coverage, OneSided, Ran, Unreached, Way
 
 _EXCUSE = re.compile(r"#\s*unreached:\s*(\S.*)")
 _Trace = Callable[[FrameType, str, Any], Any]
 
 
-@dataclass
-class _Seen:
-    """What ran of a file.
+def _trace(ran: Ran, loops: Mapping[int, int]) -> _Trace:
+    """Return what notes the lines of one call.
 
     Args:
-        loops: the first line of the body of each loop, by the line of its head.
-        lines: that ran.
-        pairs: of lines of one call that ran one after the other; 0 stands for its end.
-        turns: heads of loops, with how many turns one of their runs had, at most 2.
+        ran: gets them.
+        loops: the first line of the body of each loop of the file, by the line of its head.
     """
+    before = 0
+    running: dict[int, int] = {}  # turns of loops
+    turns, add_line, add_pair = ran.turns, ran.lines.add, ran.pairs.add
 
-    loops: Mapping[int, int]
-    lines: set[int] = field(default_factory=set)
-    pairs: set[tuple[int, int]] = field(default_factory=set)
-    turns: set[tuple[int, int]] = field(default_factory=set)
-
-    def trace(self) -> _Trace:
-        """Return what notes the lines of one call."""
-        before = 0
-        running: dict[int, int] = {}  # turns of loops
-        loops, pairs, turns = self.loops, self.pairs, self.turns
-        add_line, add_pair = self.lines.add, pairs.add
-
-        def note(frame: FrameType, event: str, _argument: Any) -> _Trace:
-            nonlocal before
-            if event == "line":
-                line = frame.f_lineno
-                add_line(line)
-            elif event == "return":
-                line = 0
-                # Of loops that it leaves from inside.
-                turns.update((head, min(count, 2)) for head, count in running.items())
-            else:
-                return note
-            add_pair((before, line))
-            if before in loops:
-                if line == loops[before]:
-                    running[before] = running.get(before, 0) + 1
-                elif line != before:
-                    turns.add((before, min(running.pop(before, 0), 2)))
-            before = line
+    def note(frame: FrameType, event: str, _argument: Any) -> _Trace:
+        nonlocal before
+        if event == "line":
+            line = frame.f_lineno
+            add_line(line)
+        elif event == "return":
+            line = 0
+            # Of loops that it leaves from inside.
+            turns.update((head, min(count, 2)) for head, count in running.items())
+        else:
             return note
-
+        add_pair((before, line))
+        if before in loops:
+            if line == loops[before]:
+                running[before] = running.get(before, 0) + 1
+            elif line != before:
+                turns.add((before, min(running.pop(before, 0), 2)))
+        before = line
         return note
+
+    return note
 
 
 @dataclass
@@ -75,10 +63,12 @@ class Reached:
 
     Args:
         files: whose lines count, as code names them.
+        ran: what ran of those that did.
     """
 
     files: frozenset[str]
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    ran: dict[str, Ran] = field(default_factory=dict)
+    _loops: dict[str, Mapping[int, int]] = field(default_factory=dict)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -96,13 +86,17 @@ class Reached:
         name = frame.f_code.co_filename
         if name not in self.files:
             return None
-        seen = self.seen.get(name)
-        if seen is None:
+        if name not in self._loops:
             text = Path(name).read_text(encoding="utf-8")
-            loops = {each.head: each.body for each in branches_in(text) if each.is_loop}
-            seen = self.seen[name] = _Seen(loops)
-        seen.lines.add(frame.f_lineno)
-        return seen.trace()
+            self._loops[name] = {each.head: each.body for each in branches_in(text) if each.is_loop}
+        ran = self.ran.setdefault(name, Ran())
+        ran.lines.add(frame.f_lineno)
+        return _trace(ran, self._loops[name])
+
+    def add(self, elsewhere: Mapping[str, Ran]) -> None:
+        """Add what ran of the same files in another process."""
+        for name, ran in elsewhere.items():
+            self.ran.setdefault(name, Ran()).add(ran)
 
     def coverage(self, files: Iterable[str] | None = None) -> Coverage:
         """Tell what was reached and what was not.
@@ -116,16 +110,16 @@ class Reached:
         for name in sorted(self.files if files is None else files):
             text = Path(name).read_text(encoding="utf-8")
             known = lines_of_functions(text, name)
-            seen = self.seen.get(name, _Seen({}))
+            ran = self.ran.get(name, Ran())
             total += len(known)
-            reached += len(seen.lines & set(known))
+            reached += len(ran.lines & set(known))
             excuses = excuses_in(text)
-            missing += _ranges(name, known, seen.lines, excuses)
+            missing += _ranges(name, known, ran.lines, excuses)
             for branch in branches_in(text):
                 if branch.head not in known:
                     continue
                 branches += 1
-                ways = branch.ways(seen)
+                ways = branch.ways(ran)
                 excuse = excuses.get(branch.head) or excuses.get(branch.body) or ""
                 if len(ways) == 2 or excuse:
                     both += 1
@@ -157,13 +151,13 @@ class Branch:
         """The ways that it may go."""
         return (Way.FEW, Way.MANY) if self.is_loop else (Way.TRUE, Way.FALSE)
 
-    def ways(self, seen: _Seen) -> set[Way]:
+    def ways(self, ran: Ran) -> set[Way]:
         """Tell which ways it went."""
         if self.is_loop:
-            counts = {count for head, count in seen.turns if head == self.head}
+            counts = {count for head, count in ran.turns if head == self.head}
             return {Way.MANY if count > 1 else Way.FEW for count in counts}
         test = range(self.head, self.last + 1)
-        after = {line for before, line in seen.pairs if before in test and line not in test}
+        after = {line for before, line in ran.pairs if before in test and line not in test}
         return {Way.TRUE if line == self.body else Way.FALSE for line in after}
 
 

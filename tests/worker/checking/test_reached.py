@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ def other() -> int:
 
 
 def run(tmp_path: Path, *values: int) -> Coverage:
+    return reached_by(tmp_path, *values).coverage()
+
+
+def reached_by(tmp_path: Path, *values: int) -> Reached:
     path = tmp_path / "module.py"
     path.write_text(TEXT, encoding="utf-8")
     space: dict[str, Any] = {"__name__": "module"}
@@ -52,7 +57,7 @@ def run(tmp_path: Path, *values: int) -> Coverage:
     with reached.noted():
         for value in values:
             space["Kind"]().method(value)
-    return reached.coverage()
+    return reached
 
 
 def test_lines_of_functions() -> None:
@@ -79,6 +84,15 @@ def test_what_was_not_reached(
     assert found.reached + sum(one.last - one.first + 1 for one in found.unreached) == found.total
 
 
+def test_what_ran_in_several_processes_counts_as_if_it_had_run_in_one(tmp_path: Path) -> None:
+    parts = [reached_by(tmp_path, value) for value in (1, 9)]
+    together = Reached(parts[0].files)
+    for part in parts:
+        together.add(pickle.loads(pickle.dumps(part.ran)))
+    assert together.coverage() == run(tmp_path, 1, 9)
+    assert together.coverage() not in (parts[0].coverage(), parts[1].coverage())
+
+
 def test_excuses(tmp_path: Path) -> None:
     assert excuses_in(TEXT)[24] == "no value is as large"
     assert 25 not in excuses_in(TEXT)
@@ -102,4 +116,4 @@ def test_kernels_under_the_interpreter_count() -> None:
     reached = Reached(frozenset({str(parts.__file__)}))
     with reached.noted():
         play(Play((scenario,)), suite, "fused", Variant, torch.device("cpu"))
-    assert len(reached.seen[str(parts.__file__)].lines) > 50
+    assert len(reached.ran[str(parts.__file__)].lines) > 50

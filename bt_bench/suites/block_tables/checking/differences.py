@@ -16,6 +16,7 @@ import numpy as np
 from bt_bench.suites.block_tables.checking.buffers import Buffers
 from bt_bench.suites.block_tables.inputs import StepInputs
 from bt_bench.suites.block_tables.vllm.differences import (
+    INT32_RANKS,
     INT32_SLOTS,
     MEANINGS,
     ONE_LENGTH,
@@ -26,7 +27,7 @@ from bt_bench.suites.block_tables.vllm.differences import (
 )
 from bt_bench.suites.block_tables.vllm.differences import differences_of as _differences_of
 from bt_bench.suites.block_tables.workloads import Append, Step, Workload
-from bt_kernels.layout import TableLayout
+from bt_kernels.layout import INT32_MAX, TableLayout
 
 Differences = frozenset[str]
 
@@ -47,6 +48,8 @@ def undefined_on(variant: type[Any], workload: Workload) -> str | None:
         found.append(WRITES_TO_A_ROW)
     if POSITIONS_OUTSIDE in differences and _kept_inside(workload) is not workload:
         found.append(POSITIONS_OUTSIDE)
+    if INT32_RANKS in differences and max(workload.layout.tokens_per_block) > INT32_MAX:
+        found.append(INT32_RANKS)
     if ONE_LENGTH in differences and not _has_one_length(workload.layout):
         found.append(ONE_LENGTH)
     if not found:

@@ -54,6 +54,10 @@ class TableExplorer(Explorer):
         """See the base class."""
         return str(scenario.theme)
 
+    def is_large(self, scenario: Any) -> bool:
+        """See the base class."""
+        return bool(scenario.rows_before)
+
     def lines(self, scenario: Any) -> Sequence[str]:
         """See the base class."""
         used = sorted({call.table for call in flat(scenario.calls)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -68,32 +69,43 @@ class TablePlayer(Player):
         """See the base class: after each call all buffers of all tables, and what it returned."""
         if guard is not None:
             _fill_fresh_memory(scenario.garbage, device)
-        tables: dict[int, _Table] = {}
-        snapshots: dict[int, Any] = {}
-        for call in scenario.calls:
-            if call.table not in tables:
-                layout = scenario.layouts[call.table]
-                tables[call.table] = _Table(variant, layout, scenario, device, guard)
-            table = tables[call.table]
-            facts: dict[str, np.ndarray[Any, Any] | str] = {}
-            if isinstance(call, Renew):
-                del tables[call.table], table
-                yield facts
-                continue
-            if isinstance(call, Snapshot):
-                with table.guarded():
-                    snapshots[call.key] = table.tables.snapshot()
-            elif isinstance(call, Restore):
-                table.restore(snapshots[call.key])
-            elif isinstance(call, Publish):
-                facts |= _publish(call, tables, snapshots)
-            else:
-                facts |= table.make(call)
-            for one, each in tables.items():
-                prefix = f"tables {one}: " if len(scenario.layouts) > 1 else ""
-                for name, buffer in each.buffers().items():
-                    facts[prefix + name] = buffer
+        try:
+            yield from _play(variant, scenario, device, guard)
+        finally:
+            if scenario.rows_before and device.type == "cuda":
+                gc.collect()
+                torch.cuda.empty_cache()  # of gigabytes, which another process needs next
+
+
+def _play(
+    variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None
+) -> Iterator[Seen]:
+    tables: dict[int, _Table] = {}
+    snapshots: dict[int, Any] = {}
+    for call in scenario.calls:
+        if call.table not in tables:
+            layout = scenario.layouts[call.table]
+            tables[call.table] = _Table(variant, layout, scenario, device, guard)
+        table = tables[call.table]
+        facts: dict[str, np.ndarray[Any, Any] | str] = {}
+        if isinstance(call, Renew):
+            del tables[call.table], table
             yield facts
+            continue
+        if isinstance(call, Snapshot):
+            with table.guarded():
+                snapshots[call.key] = table.tables.snapshot()
+        elif isinstance(call, Restore):
+            table.restore(snapshots[call.key])
+        elif isinstance(call, Publish):
+            facts |= _publish(call, tables, snapshots)
+        else:
+            facts |= table.make(call)
+        for one, each in tables.items():
+            prefix = f"tables {one}: " if len(scenario.layouts) > 1 else ""
+            for name, buffer in each.buffers().items():
+                facts[prefix + name] = buffer
+        yield facts
 
 
 def _publish(

@@ -27,15 +27,18 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Write,
 )
 from bt_bench.suites.block_tables.vllm.differences import (
+    INT32_RANKS,
     INT32_SLOTS,
     OUT_PTRS,
     POSITIONS_OUTSIDE,
     REFUSALS,
     WRITES_TO_A_ROW,
 )
-from bt_kernels.layout import TableLayout
+from bt_kernels.layout import INT32_MAX, TableLayout
 
-TAMED = frozenset({WRITES_TO_A_ROW, POSITIONS_OUTSIDE, INT32_SLOTS, REFUSALS, OUT_PTRS})
+TAMED = frozenset(
+    {WRITES_TO_A_ROW, POSITIONS_OUTSIDE, INT32_SLOTS, INT32_RANKS, REFUSALS, OUT_PTRS}
+)
 """The differences that scenarios can do without."""
 
 
@@ -44,13 +47,22 @@ def tamed(scenario: Scenario, differences: Collection[str]) -> Scenario:
     without = TAMED.intersection(differences)
     if not without:
         return scenario
+    scenario = replace(scenario, layouts=tuple(map(_with_int32_blocks, scenario.layouts)))
     # Garbage that a table holds may be ids whose slots are beyond 2**31.
     return replace(scenario, calls=_calls(scenario), garbage=None, without=without)
 
 
 def is_tame(scenario: Scenario) -> bool:
     """Whether a scenario still does without what it has to, after calls were left out."""
-    return not scenario.without or len(_calls(scenario)) == len(scenario.calls)
+    tame = all(_with_int32_blocks(layout) == layout for layout in scenario.layouts)
+    return not scenario.without or (tame and len(_calls(scenario)) == len(scenario.calls))
+
+
+def _with_int32_blocks(layout: TableLayout) -> TableLayout:
+    """The layout where ranks do not share groups whose blocks would have 2**31 tokens or more."""
+    shared = tuple(tokens <= INT32_MAX for tokens in layout.tokens_per_block)
+    both = zip(layout.dcp_sharded, shared, strict=True)
+    return replace(layout, dcp_sharded=tuple(was and fits for was, fits in both))
 
 
 def _calls(scenario: Scenario) -> tuple[Call, ...]:

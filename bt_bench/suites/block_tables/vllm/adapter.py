@@ -13,6 +13,7 @@ import torch
 
 from bt_bench.errors import UsageError
 from bt_bench.suites.block_tables.vllm.differences import (
+    INT32_RANKS,
     INT32_SLOTS,
     ONE_LENGTH,
     OUT_PTRS,
@@ -97,6 +98,8 @@ def adapt(source: VllmSource) -> type[Any]:
     if is_interpreted():
         # Triton's interpreter cannot negate a bool, as the kernel does with `dcp_sharded`.
         features.discard(CONTEXT_PARALLELISM)
+    if CONTEXT_PARALLELISM in features:
+        differences.add(INT32_RANKS)
     attributes = {
         "wrapped": wrapped,
         "takes": takes,

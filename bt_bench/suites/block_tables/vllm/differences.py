@@ -9,6 +9,7 @@ from bt_bench.variants import is_adapted
 WRITES_TO_A_ROW = "writes_to_a_row"
 POSITIONS_OUTSIDE = "positions_outside"
 INT32_SLOTS = "int32_slots"
+INT32_RANKS = "int32_ranks"
 REFUSALS = "refusals"
 OUT_PTRS = "out_ptrs"
 ROWS_KEPT = "rows_kept"
@@ -19,6 +20,7 @@ MEANINGS = {
     WRITES_TO_A_ROW: "several writes to a row in a step have no defined order",
     POSITIONS_OUTSIDE: "a position outside of its row reads out of bounds",
     INT32_SLOTS: "block id times block size wraps at 2^31",
+    INT32_RANKS: "block size times ranks wraps at 2^31",
     REFUSALS: "a row that would become too wide is not refused before something has changed",
     OUT_PTRS: "out is not accepted without out_ptrs",
     ROWS_KEPT: "input rows from R on are left as they are and not returned",

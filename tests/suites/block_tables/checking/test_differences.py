@@ -122,6 +122,15 @@ def test_int32_slots_are_exact_where_they_wrap_and_where_they_do_not():
     )
 
 
+@pytest.mark.parametrize(("size", "told"), [(715_827_882, False), (715_827_883, True)])
+def test_blocks_of_2_31_tokens_over_all_ranks_are_undefined(size, told):
+    layout = TableLayout((16, size), (1, 1), 1, 4, cp_size=3)
+    workload = replace(conformance_workloads(0)["shrinking"], layout=layout)
+    assert ("int32_ranks" in (undefined_on(Theirs, workload) or "")) == told
+    alone = replace(layout, dcp_sharded=(True, False))
+    assert "int32_ranks" not in (undefined_on(Theirs, replace(workload, layout=alone)) or "")
+
+
 @pytest.mark.parametrize("config", ["quick", "origin"])
 def test_stock_cases_are_defined_for_opponents(config):
     for case in load_config(config).cases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -16,6 +17,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Renew,
     Restore,
     Run,
+    Scenario,
     SetFlag,
     Stage,
 )
@@ -25,7 +27,7 @@ from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, is_tame, tamed
 from bt_bench.suites.block_tables.vllm.differences import ROWS_KEPT, Opponent
-from bt_kernels.layout import FEATURES
+from bt_kernels.layout import FEATURES, TableLayout
 
 MIXED = next(number for number in count() if theme_of(number) == "mixed")
 
@@ -48,6 +50,7 @@ def adapted(monkeypatch):
 def test_nothing_undefined_is_left(number):
     scenario = tamed(make(Source(3, number, FEATURES)), TAMED)
     pending = {}
+    assert all(max(layout.tokens_per_block) < 2**31 for layout in scenario.layouts)
     for call in scenario.calls:
         layout = scenario.layouts[call.table]
         assert not isinstance(call, (Refused, SetFlag))
@@ -95,6 +98,14 @@ def test_what_is_tame_stays_as_it_is_and_smaller_ones_are_tame_too():
     found = [candidate for _, candidate in zip(range(50), smaller(scenario), strict=False)]
     assert found
     assert all(map(is_tame, found))
+
+
+def test_blocks_too_large_for_int32_are_not_shared_among_ranks_nor_become_so_when_made_smaller():
+    layout = TableLayout((2**30, 2**29, 16), (1, 1, 4), 2, 8, cp_size=3, cp_rank=1)
+    (made,) = tamed(Scenario("", (layout,), ()), TAMED).layouts
+    assert made == replace(layout, dcp_sharded=(False, True, True))
+    assert is_tame(Scenario("", (made,), (), without=TAMED))
+    assert not is_tame(Scenario("", (layout,), (), without=TAMED))
 
 
 def test_variants_of_the_project_are_not_tamed():
