@@ -24,8 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headline_runs import EACH, NEW
 from worst_aims import Worst, worst_of
+from worst_arms import EACH, NEW
 from worst_copy import read_copy
 from worst_picture import picture
 from worst_runs import CONFIGS, Shard, expected_of, pieces_of, read_runs, run_pieces, seconds_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headline_runs import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
 from measured import Measured
+from worst_arms import DEVICE, HOST_STAGE, NEW, ONE_LAUNCH, TO_SYNC
 from worst_figures import DELAY_US, CaseFigures, Ratio, figures_of
 from worst_runs import Left
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from headline_runs import (
+from worst_arms import (
     DEVICE,
     HOST_STAGE,
+    METRICS,
     TO_SYNC,
     factor_of,
     judge_sides,
-    metric_for,
 )
 from worst_runs import CaseSizes, Left
 
@@ -142,7 +142,7 @@ def figures_of(
     others = [name for name in (opponent, *SHIPPED) if name in sides and name != variant]
     found: dict[tuple[str, str, str], Judgement] = {}
     for other in others:
-        metrics = map(metric_for, QUANTITIES)
+        metrics = [METRICS[what] for what in QUANTITIES]
         for each in judge_sides(sides[other], [judged_side], metrics):
             found[other, each.case, each.metric] = each
     by_name = {
@@ -157,7 +157,7 @@ def figures_of(
         def ratio(other: str, what: str, name: str = name) -> Ratio:
             if other not in sides:
                 return Ratio(other, why=f"{other} is not in the run")
-            known = found.get((other, name, metric_for(what).name))
+            known = found.get((other, name, METRICS[what].name))
             return _ratio(other, known or found.get((other, name, WHOLE_CASE.name)))
 
         shipped = [other for other in others if other in SHIPPED]
@@ -232,7 +232,7 @@ def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
 def _taken(case: CompactCase | None, what: str) -> Taken | None:
     if case is None or case.status is not Status.OK:
         return None
-    return case.measured(metric_for(what))
+    return case.measured(METRICS[what])
 
 
 def _copied(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from headline_runs import DEVICE, HOST_STAGE, TO_SYNC
 from worst_aims import Row, Worst
+from worst_arms import DEVICE, HOST_STAGE, TO_SYNC
 from worst_figures import Ratio
 from worst_text import title_of
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headline_runs import ONE_LAUNCH, role_of
+from worst_arms import ONE_LAUNCH, role_of
 
 from bt_bench.analysis import Side
 from bt_bench.config import dump_config, load_config

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headline_runs import DEVICE, HOST_STAGE
-from headline_text import TITLES
 from worst_aims import Row, Worst
+from worst_arms import DEVICE, HOST_STAGE, TITLES
 from worst_figures import COPY_BOUND_SHARE, FEWEST_FOR_TAIL, QUANTITIES, CaseFigures, Ratio
 
 from bt_bench.analysis import median

@@ -35,8 +35,10 @@ from bt_bench.results.writing import write_result
 from bt_bench.suites.block_tables import operations as ops
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-MODULES = ("headline_memory", "headline_runs", "headline_figures", "headline_text")
-WORST = ("worst_copy", "worst_runs", "worst_figures", "worst_aims", "worst_text", "worst_picture")
+MODULES = (
+    *("worst_copy", "worst_arms", "worst_runs", "worst_figures", "worst_aims", "worst_text"),
+    "worst_picture",
+)
 NEW = "vllm_0.33.0"
 ROUNDS = 120
 
@@ -64,7 +66,7 @@ STAGE_US = 2.0
 @pytest.fixture(scope="module")
 def bench():
     """The modules of the benchmark, under their names."""
-    names = (*MODULES, *WORST, "worst")
+    names = (*MODULES, "worst")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})

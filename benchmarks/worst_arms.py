@@ -1,0 +1,84 @@
+"""The arms and quantities of a comparison with vLLM, judged as `bt-bench compare` does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bt_bench.analysis import (
+    Criteria,
+    Judgement,
+    Matchup,
+    Side,
+    judge,
+)
+from bt_bench.results import (
+    Metric,
+    VariantResult,
+    metric_named,
+)
+from bt_bench.suites.block_tables.vllm.source import is_opponent
+
+HOST_STAGE, DEVICE, TO_SYNC = "host + stage", "device", "stage to synchronize"
+# By Triton's call, whose rounds all arms take part in; steps that carry writes are launched their
+# own way.
+METRICS = {
+    HOST_STAGE: metric_named("host_us+stage_us"),
+    DEVICE: metric_named("gpu_us"),
+    TO_SYNC: metric_named("stage_us+step_us"),
+}
+
+OLD, NEW = "vllm_0.16.0", "vllm_0.33.0"
+TITLES = {OLD: "vLLM 0.16.0", NEW: "vLLM 0.33.0"}
+ONE_LAUNCH = "one_launch"
+EACH = "one_launch_each"  # one_launch, with a call per request to stage
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, the ends of its interval where it has one, and of how many samples it is."""
+
+    value: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -> list[Judgement]:
+    """What `bt-bench compare` says of others against a base, in those metrics that were measured.
+
+    A case of which nothing can be judged has a judgement as a whole, as `WHOLE_CASE`.
+
+    Args:
+        base: what all others are compared with.
+        others: of the same run; without any there is no judgement.
+        metrics: sums and series.
+    """
+    compared = [case for side in (base, *others) for case in side.result.cases]
+    names = [
+        metric.name
+        for metric in metrics
+        if any(case.measured(metric) is not None for case in compared)
+    ]
+    if not names or not others:
+        return []
+    criteria = Criteria(metrics=names, allow_partial=True)
+    return list(judge([Matchup(base, other) for other in others], criteria).judgements)
+
+
+def factor_of(found: Judgement | None) -> Figure | None:
+    """How many times as long the base takes, with its interval; `None` where that is not known."""
+    if found is None or found.evidence is None:
+        return None
+    if not (found.ratio and found.low and found.high):
+        return None
+    return Figure(1 / found.ratio, 1 / found.high, 1 / found.low, found.evidence.observations)
+
+
+def role_of(result: VariantResult) -> str:
+    """The variant's name; of an opponent that with its release, however many sources there were."""
+    stated = re.fullmatch(r"BlockTables of vLLM (\S+) itself", result.variant.summary)
+    if is_opponent(result.variant.name) and stated:
+        return f"vllm_{stated[1]}"
+    return result.variant.name
