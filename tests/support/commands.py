@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import RLock
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -22,7 +21,7 @@ from bt_bench.cli.app import app
 from bt_bench.processes import pack, unpack
 from bt_bench.worker.runner import Finished
 from bt_bench.worker.tasks import CheckConformance
-from support.forked import forked_suites, run_command
+from support.forked import forked_suites
 from support.suites import as_sent, suites_here
 
 TINY = """\
@@ -177,24 +176,6 @@ def start(
         env=os.environ | {"COLUMNS": "200"} | (environment or {}),
         **kwargs,
     )
-
-
-def run_forked(
-    *arguments: object,
-    prologue: str = "",
-    environment: dict[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    timeout: float = 900,
-) -> Outcome:
-    """Runs a command in a process of its own, as `run_apart` does, but does not start Python anew.
-
-    Takes more than a second less for each process that imports torch. Not for tests of what a
-    command imports, of signals, or of what a worker starts with.
-    """
-    code = f"{prologue}\nfrom bt_bench.cli import main\nmain()"
-    given = os.environ | {"COLUMNS": "200"} | (environment or {})
-    words = [str(each) for each in arguments]
-    return Outcome(*run_command(code, words, given, str(cwd or Path.cwd()), timeout))
 
 
 def run_apart(
