@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from bt_bench.report.document import Cell, Document, Section, Table
+from bt_bench.base import Cell, Document, Section, Table
 from bt_bench.report.markdown import render_document
 from bt_bench.results.series import FloatArray
 

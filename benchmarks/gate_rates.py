@@ -30,8 +30,8 @@ from bt_bench.analysis.deciding import Rules, exit_code
 from bt_bench.analysis.power import DEFAULT_DETECT
 from bt_bench.analysis.rounds import GATE_MARGIN
 from bt_bench.analysis.verdicts import Verdict
+from bt_bench.base import Cell, Document, Section, Table
 from bt_bench.errors import ExitCode
-from bt_bench.report.document import Cell, Document, Section, Table
 from bt_bench.report.markdown import render_document
 from bt_bench.results.recording import read_recording
 from bt_bench.results.rounds import Subject

@@ -9,8 +9,8 @@ from worst_arms import DEVICE, HOST_STAGE, TITLES
 from worst_figures import COPY_BOUND_SHARE, FEWEST_FOR_TAIL, QUANTITIES, CaseFigures, Ratio
 
 from bt_bench.analysis import median
+from bt_bench.base import format_number
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
-from bt_bench.results import format_number
 
 SHOWN = 20
 """Cases of each list; all are in the JSON."""

@@ -10,9 +10,18 @@ from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of
 from bt_bench.analysis.compare.facts import family_facts, how_to_finish
 from bt_bench.analysis.compare.judge import Criteria, judge, not_compared
-from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
+from bt_bench.analysis.compare.labels import unique_labels
+from bt_bench.analysis.compare.one_run import baseline_index, judge_run
 from bt_bench.analysis.compare.selection import EVERYTHING, Selection
 from bt_bench.analysis.compare.sides import Given, match_sides, parse_given
+from bt_bench.analysis.crosscheck import (
+    TOLERANCE_PERCENT,
+    TOLERANCE_US,
+    Crosscheck,
+    Reading,
+    crosschecks,
+    disagreements,
+)
 from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
     Correction,
@@ -43,17 +52,7 @@ from bt_bench.analysis.power import (
     power_of,
     rounds_needed,
 )
-from bt_bench.analysis.rounds import GATE_MARGIN, Labels, Ledger, judge_rounds
-from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
-from bt_bench.analysis.run.crosscheck import (
-    TOLERANCE_PERCENT,
-    TOLERANCE_US,
-    Crosscheck,
-    Reading,
-    crosschecks,
-    disagreements,
-)
-from bt_bench.analysis.run.promises import (
+from bt_bench.analysis.promises import (
     DEVICE_METHODS,
     METHOD_TITLES,
     Promise,
@@ -62,6 +61,8 @@ from bt_bench.analysis.run.promises import (
     missed_promises,
     moved_by_delay_us,
 )
+from bt_bench.analysis.rounds import GATE_MARGIN, Labels, Ledger, judge_rounds
+from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
 from bt_bench.analysis.statistics.estimates import (
     Estimate,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bt_bench.analysis.statistics.estimates import trimmed_estimate
-from bt_bench.results import format_share
+from bt_bench.base import format_share
 
 LEAST_INFLUENCE: Final = 0.02
 """An influence below this share cannot hide what a gate looks for: half of the calls have it."""

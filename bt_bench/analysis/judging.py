@@ -30,8 +30,9 @@ from bt_bench.analysis.verdicts import (
     Systematic,
     Verdict,
 )
+from bt_bench.base import format_number, format_share, unit_text
 from bt_bench.names import Operation
-from bt_bench.results import FloatArray, Metric, format_number, format_share, unit_text
+from bt_bench.results import FloatArray, Metric
 
 SPREAD_FACTOR = 3.0
 """An estimate may be off by this many times what unchanged code differs by."""

@@ -15,8 +15,9 @@ import numpy as np
 from bt_bench.analysis.deciding import POWER, detection_limit
 from bt_bench.analysis.statistics.student import t_critical, t_quantile
 from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
+from bt_bench.base import format_share, unit_text
 from bt_bench.names import MOST_ROUNDS
-from bt_bench.results import FloatArray, format_share, metric_named, unit_text
+from bt_bench.results import FloatArray, metric_named
 
 DEFAULT_DETECT = 0.05
 """The slowdown that a gate is to find in any figure, as a share."""

@@ -58,7 +58,7 @@ class Saving:
         say(f"saved {self._path} as baseline {self.name}: {path}")
 
     def _text(self) -> str:
-        from bt_bench.results import read_text
+        from bt_bench.base import read_text
 
         return read_text(self._path, self._path)
 

@@ -65,7 +65,7 @@ def calibrate(
     if out is not None:
         import json
 
-        from bt_bench.results import write_text
+        from bt_bench.base import write_text
 
         write_text(out, json.dumps(document) + "\n")
     if as_json:

@@ -16,6 +16,7 @@ import typer
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.failures import Failures
+from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -28,8 +29,6 @@ from bt_bench.cli.options import (
     VariantsOption,
     VllmSourceOption,
     choose_variants,
-    kernel_folders,
-    load_spec,
     print_json,
     say_begin,
     worker_for,

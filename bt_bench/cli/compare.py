@@ -14,7 +14,8 @@ from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
 from bt_bench.cli.exits import say
 from bt_bench.cli.latest import latest_run
-from bt_bench.cli.options import JsonOption, joined, names_given
+from bt_bench.cli.loading import joined, names_given
+from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import (
     AllowMissingOption,
     AllowPartialOption,
@@ -272,8 +273,8 @@ def compare(
     - `bt-bench compare reports/b/fused.json --baseline main`
     """
     from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, Selection, parse_given
+    from bt_bench.base import no_collection
     from bt_bench.names import FailOn
-    from bt_bench.results import no_collection
 
     outputs = _outputs(formats, as_json, explain)
     spec = _spec(config)

@@ -85,7 +85,7 @@ def suites(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 @_in_list
 def variants(ctx: typer.Context) -> Iterable[str]:
     """The suite's variants, and those of `--kernels`; none is run."""
-    from bt_bench.cli.options import kernel_folders
+    from bt_bench.cli.loading import kernel_folders
     from bt_bench.variants import REFERENCE, find_variants
 
     folders = kernel_folders([Path(folder) for folder in ctx.params.get("kernels") or ()])
@@ -101,7 +101,7 @@ def operations(ctx: typer.Context) -> Iterable[str]:
 @_in_list
 def cases(ctx: typer.Context) -> Iterable[str]:
     """The cases of the config that was typed before."""
-    from bt_bench.cli.options import load_spec
+    from bt_bench.cli.loading import load_spec
 
     # An option without its value ends the parser, before it takes the words that are arguments.
     config = ctx.params.get("config") or next(iter(ctx.args), "quick")

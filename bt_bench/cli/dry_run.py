@@ -22,7 +22,7 @@ def show_plan(
     spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello, as_json: bool
 ) -> ExitCode:
     """Prints what a sweep would run, what it needs, and about how long it takes."""
-    from bt_bench.results import format_bytes
+    from bt_bench.base import format_bytes
     from bt_bench.runs import duration_text, estimate_seconds
 
     cases = [(case, case.parameters.num_bytes()) for case in spec.cases]

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from bt_bench.cli.exits import visible
+from bt_bench.cli.loading import kernel_folders
 from bt_bench.cli.options import (
     JsonOption,
     KernelsOption,
     SuiteOption,
     VllmSourceOption,
-    kernel_folders,
     print_json,
 )
 from bt_bench.errors import ExitCode

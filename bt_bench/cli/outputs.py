@@ -80,8 +80,8 @@ def parse_outputs(
         UsageError: for an unknown format, and for two reports that would share stdout, a file or a
             stream.
     """
+    from bt_bench.base import descriptor_of, is_open_as
     from bt_bench.report import FORMATS
-    from bt_bench.results import descriptor_of, is_open_as
 
     outputs = []
     for text in texts or ():
@@ -114,7 +114,7 @@ def parse_outputs(
 
 def _refuse_one_place(paths: Sequence[Path]) -> None:
     """Refuses two reports in one place, unless it is the null device."""
-    from bt_bench.results import is_null_device, target_of
+    from bt_bench.base import is_null_device, target_of
 
     taken = set()
     for path in paths:
@@ -210,7 +210,7 @@ def write_output(output: Output, text: str) -> None:
     Raises:
         UsageError: when a file cannot be written.
     """
-    from bt_bench.results import write_text
+    from bt_bench.base import write_text
 
     if output.path is None:
         sys.stdout.write(text)
@@ -277,7 +277,7 @@ def say_if_waiting(path: Path, whom: str) -> None:
         path: of a file; if it cannot be examined, opening it reports the error.
         whom: the other end, `reader` or `writer`.
     """
-    from bt_bench.results import descriptor_of
+    from bt_bench.base import descriptor_of
 
     with suppress(OSError):
         if path.is_fifo() and descriptor_of(path) is None:

@@ -70,8 +70,8 @@ def overhead(
 
 
 def _print(environment: Environment, routes: list[Route]) -> None:
+    from bt_bench.base import format_number
     from bt_bench.report import Cell, Document, Section, Table, print_document
-    from bt_bench.results import format_number
     from bt_bench.worker.measuring.calibration.overhead import saved_us
 
     columns = ("Route", "Per launch (µs)", *(f"{launches} fewer" for launches in FEWER))

@@ -200,17 +200,13 @@ def _record(
     """Records rounds whose three arms are the same; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
-    from bt_bench.cli.options import (
-        choose_variants,
-        kernel_folders,
-        load_spec,
-        resolve_device,
-        without_opponents,
-    )
+    from bt_bench.base import is_stream
+    from bt_bench.cli.loading import kernel_folders, load_spec
+    from bt_bench.cli.options import choose_variants, resolve_device, without_opponents
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.errors import UsageError
     from bt_bench.names import kind_of
-    from bt_bench.results import GateArm, is_stream
+    from bt_bench.results import GateArm
     from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
     from bt_bench.worker.main import serve
 

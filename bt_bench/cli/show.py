@@ -11,8 +11,9 @@ import typer
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.latest import latest_run
+from bt_bench.cli.loading import joined, names_given
 from bt_bench.cli.next_steps import next_lines
-from bt_bench.cli.options import JsonOption, joined, names_given
+from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
 from bt_bench.cli.profile.places import case_folders
 from bt_bench.cli.profile.shown import show_profile
@@ -166,8 +167,9 @@ def _planned_cases(folder: Path) -> int | None:
 
 def _read(run: str) -> list[VariantResult]:
     """The results of a run folder in the order of its config, or that of a file."""
+    from bt_bench.base import STDIN, like
     from bt_bench.config import planned_variants
-    from bt_bench.results import STDIN, RunFolder, like, read_result, read_run
+    from bt_bench.results import RunFolder, read_result, read_run
 
     path = Path(run)
     if run != STDIN and not path.exists():

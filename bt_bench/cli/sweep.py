@@ -12,6 +12,7 @@ import typer
 from bt_bench.cli import completion
 from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.exits import visible
+from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.next_steps import next_lines, resume_command
 from bt_bench.cli.options import (
     DeviceOption,
@@ -27,8 +28,6 @@ from bt_bench.cli.options import (
     choose_variants,
     chosen_device,
     command_line,
-    kernel_folders,
-    load_spec,
     print_json,
     say_begin,
     worker_for,

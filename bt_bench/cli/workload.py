@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.cli.loading import load_spec
 from bt_bench.cli.options import (
     ConfigArgument,
     JsonOption,
     SelectOption,
     SetOption,
     SuiteOption,
-    load_spec,
     print_json,
 )
 from bt_bench.errors import ExitCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bt_bench.base import select_names
 from bt_bench.config.spec import CaseSpec
-from bt_bench.results import select_names
 
 
 def select_cases(cases: Sequence[CaseSpec], select: str) -> list[CaseSpec]:

@@ -19,27 +19,18 @@ from bt_bench.protocol.exploring import (
 from bt_bench.protocol.fresh import FreshSourceLoader
 from bt_bench.protocol.hosting import at_suite, end_suite, run_suites_here, runs_here
 from bt_bench.protocol.loading import (
-    DEFAULT_REF,
-    SuiteRef,
     default_suite,
     driver_of,
-    find_suite,
     info_of,
     is_of_users_suite,
     is_regular,
-    line_of,
     load_suite,
     loaded_files,
     package_folder,
-    place_of,
-    ref_of,
-    ref_of_value,
-    running,
-    shipped_suites,
     source_sha256,
-    suite_of,
 )
 from bt_bench.protocol.misspelt import misspelt_overrides
+from bt_bench.protocol.owners import line_of, place_of, running, suite_of
 from bt_bench.protocol.parameters import UserFile, WorkloadParameters, wrong_parameter
 from bt_bench.protocol.records import (
     build_workload,
@@ -55,6 +46,14 @@ from bt_bench.protocol.records import (
     refuse_unseeded,
     traffic_by_operation,
     varied_workload,
+)
+from bt_bench.protocol.refs import (
+    DEFAULT_REF,
+    SuiteRef,
+    find_suite,
+    ref_of,
+    ref_of_value,
+    shipped_suites,
 )
 from bt_bench.protocol.suite import PROTOCOL, NoOpponents, Opponent, Opponents, Suite
 from bt_bench.protocol.workload import Traffic, Workload

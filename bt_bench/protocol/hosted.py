@@ -18,9 +18,10 @@ from bt_bench.errors import BtBenchError
 from bt_bench.names import Operation
 from bt_bench.processes import Sealed
 from bt_bench.protocol.hosting import at_suite
-from bt_bench.protocol.loading import SuiteRef, load_suite, ref_of_value, running, suite_of
+from bt_bench.protocol.owners import running, suite_of
 from bt_bench.protocol.parameters import WorkloadParameters, revived
 from bt_bench.protocol.records import num_bytes_of, num_programs_of
+from bt_bench.protocol.refs import SuiteRef, ref_of_value, suite_at
 from bt_bench.protocol.suite import Opponent, Opponents, Suite
 from bt_bench.results import Noun
 
@@ -42,7 +43,7 @@ class SuiteFacts(Noun):
 
 def told_of(ref: SuiteRef) -> SuiteFacts:
     """Return what a suite declares."""
-    suite = load_suite(ref)
+    suite: Suite = suite_at(ref)
     with running(suite, "a property of SUITE"):
         return SuiteFacts.model_validate(
             {name: getattr(suite, name) for name in SuiteFacts.model_fields}
@@ -103,7 +104,7 @@ class HostedSuite(Suite):
 
 
 def _ask_is_opponent(ref: SuiteRef, name: str) -> bool:
-    suite = load_suite(ref)
+    suite: Suite = suite_at(ref)
     with running(suite, "is_opponent"):
         return bool(suite.is_opponent(name))
 
@@ -158,14 +159,14 @@ class _HostedOpponents:
 
 @cache
 def _opponents(ref: SuiteRef, folders: tuple[Path, ...]) -> Opponents:
-    suite = load_suite(ref)
+    suite: Suite = suite_at(ref)
     with running(suite, "opponents"):
         return suite.opponents(folders)
 
 
 def _ask_opponents(ref: SuiteRef, folders: tuple[Path, ...]) -> _OpponentsFacts:
     found = _opponents(ref, folders)
-    with running(load_suite(ref), "opponents"):
+    with running(suite_at(ref), "opponents"):
         entries = {name: _facts_of(opponent) for name, opponent in found.entries.items()}
         return _OpponentsFacts(entries=entries, absent=dict(found.absent))
 
@@ -186,7 +187,7 @@ def _facts_of(opponent: Opponent) -> _OpponentFacts:
 def _ask_expanded(
     ref: SuiteRef, folders: tuple[Path, ...], names: list[str], by_name: bool
 ) -> tuple[list[str], dict[str, str]]:
-    with running(load_suite(ref), "expand of the opponents"):
+    with running(suite_at(ref), "expand of the opponents"):
         found, absent = _opponents(ref, folders).expand(names, by_name=by_name)
         return list(found), dict(absent)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from bt_bench.processes import Child
-    from bt_bench.protocol.loading import SuiteRef
+    from bt_bench.protocol.refs import SuiteRef
 
 Parameters = ParamSpec("Parameters")
 ResultT = TypeVar("ResultT")

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic_core import PydanticCustomError
 
-from bt_bench.protocol.loading import SuiteRef, load_suite, ref_of
+from bt_bench.protocol.refs import SuiteRef, ref_of, suite_at
 from bt_bench.protocol.workload import Workload
 from bt_bench.results import Noun
 
@@ -112,7 +112,8 @@ class WorkloadParameters(Noun):
 
 def revived(ref: SuiteRef, kind: str, values: dict[str, Any]) -> WorkloadParameters:
     """Return the parameters that were pickled."""
-    return load_suite(ref).kinds[kind].model_validate(values)
+    parameters: WorkloadParameters = suite_at(ref).kinds[kind].model_validate(values)
+    return parameters
 
 
 def wrong_parameter(field: str, message: str) -> PydanticCustomError:

@@ -11,18 +11,10 @@ import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.protocol.loading import (
-    SuiteRef,
-    line_of,
-    load_suite,
-    place_of,
-    ref_of,
-    ref_of_value,
-    running,
-    suite_of,
-)
 from bt_bench.protocol.misspelt import misspelt
+from bt_bench.protocol.owners import line_of, place_of, running, suite_of
 from bt_bench.protocol.parameters import WorkloadParameters
+from bt_bench.protocol.refs import SuiteRef, ref_of, ref_of_value, suite_at
 from bt_bench.protocol.suite import Suite
 from bt_bench.protocol.workload import Traffic, Workload
 from bt_bench.results import ParameterValue, RequiredBytes, WorkloadRecord
@@ -83,7 +75,7 @@ def built_record(parameters: WorkloadParameters) -> WorkloadRecord:
 
 def features_of_conformance(ref: SuiteRef, seed: int) -> dict[str, frozenset[str]]:
     """Return the features that each conformance workload needs, by its name; likewise."""
-    suite = load_suite(ref)
+    suite: Suite = suite_at(ref)
     with running(suite, "conformance"):
         workloads = dict(suite.conformance(seed))
     for workload in workloads.values():

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, get_o
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.protocol.misspelt import misspelt
+from bt_bench.protocol.parameters import WorkloadParameters
+from bt_bench.protocol.refs import folder_at, ref_of, ref_of_value
 
 if TYPE_CHECKING:
+    from bt_bench.base import Document
     from bt_bench.protocol.driver import Driver
     from bt_bench.protocol.exploring import Explorer
     from bt_bench.protocol.parameters import WorkloadParameters
     from bt_bench.protocol.workload import Workload
-    from bt_bench.report import Document
 
 PROTOCOL: Final = 1
 """The version of the protocol that this bt-bench speaks."""
@@ -136,16 +138,12 @@ class Suite(ABC):
     @property
     def kernels(self) -> Path | None:
         """The folder that `package` is imported from; `None` if it is installed."""
-        from bt_bench.protocol.loading import folder_of
-
-        return folder_of(self)
+        return folder_at(ref_of_value(self))
 
     @property
     def configs(self) -> Path:
         """The folder of its stock configs, which may be missing."""
-        from bt_bench.protocol.loading import folder_of
-
-        return folder_of(self) / "configs"
+        return folder_at(ref_of_value(self)) / "configs"
 
     def conformance(self, seed: int) -> Mapping[str, Workload]:
         """Small workloads that reach the corners, by name; every variant is checked on them."""
@@ -297,14 +295,10 @@ def _problems(suite: Suite) -> list[str]:
 
 
 def _is_kind(value: object) -> bool:
-    from bt_bench.protocol.parameters import WorkloadParameters
-
     return isinstance(value, type) and issubclass(value, WorkloadParameters)
 
 
 def _problems_of_kind(parameters: type[WorkloadParameters]) -> list[str]:
-    from bt_bench.protocol.parameters import WorkloadParameters
-
     found = list(misspelt(parameters, WorkloadParameters))
     if not isinstance(getattr(parameters, "features", None), property):
         found.append(f"{_place_of(parameters)}: features is a method; expected a property")
@@ -380,8 +374,6 @@ def _problems_of_staging(suite: Suite) -> Iterator[str]:
 
 def _classes_of_others(suite: Suite) -> Iterator[str]:
     """Classes that another suite defines: that one would drive their workloads."""
-    from bt_bench.protocol.loading import ref_of
-
     for each in suite.parameters:
         try:
             owner = ref_of(each)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bt_bench.base import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.report.calibration import calibration_document
 from bt_bench.report.console import print_document
-from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats import (
     FORMATS,
     explanation_document,

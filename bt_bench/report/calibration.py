@@ -18,19 +18,18 @@ from bt_bench.analysis import (
     moved_by_delay_us,
     percentile,
 )
-from bt_bench.report.document import ABSENT, Block, Cell, Document, Section, Table
-from bt_bench.results import (
-    Calibration,
-    Figure,
-    Injection,
-    L2Flush,
-    Method,
-    PlainCopies,
-    Quantity,
+from bt_bench.base import (
+    ABSENT,
+    Block,
+    Cell,
+    Document,
+    Section,
+    Table,
     format_bytes,
     format_number,
     format_percent,
 )
+from bt_bench.results import Calibration, Figure, Injection, L2Flush, Method, PlainCopies, Quantity
 
 _TITLES = METHOD_TITLES | {Method.EVENTS: "events, busy device"}
 _ALL_METHODS = (*DEVICE_METHODS, Method.EVENTS)

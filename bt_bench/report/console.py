@@ -15,7 +15,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from bt_bench.report.document import (
+from bt_bench.base import (
     ABSENT,
     Block,
     Bullets,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 
-from bt_bench.report.document import Block, Bullets, Document, Table, numbered_notes, one_line
+from bt_bench.base import Block, Bullets, Document, Table, numbered_notes, one_line
 
 LINE_WIDTH = 100
 

@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bt_bench.base import Bullets, Cell, Document, Section, Table, format_bytes, format_number
 from bt_bench.errors import counted
 from bt_bench.protocol import Suite, Workload, WorkloadParameters, traffic_by_operation
-from bt_bench.report.document import Bullets, Cell, Document, Section, Table
-from bt_bench.results import format_bytes, format_number
 
 _COLUMNS = ("Per step", "min", "p50", "max", "mean")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bt_bench.results.atomic import descriptor_of, is_null_device, is_open_as, is_stream, target_of
 from bt_bench.results.baselines import (
     baseline_names,
     baseline_path,
@@ -48,7 +47,6 @@ from bt_bench.results.census import (
     read_census,
     write_census,
 )
-from bt_bench.results.collection import no_collection
 from bt_bench.results.compact import (
     Binaries,
     CompactCase,
@@ -73,7 +71,6 @@ from bt_bench.results.counters import (
     read_counters,
     write_counters,
 )
-from bt_bench.results.files import STDIN, like, read_text, write_text
 from bt_bench.results.folders import CONFIG_NAME, RunFolder, result_name
 from bt_bench.results.helpers import (
     HELPER_TRAITS,
@@ -130,8 +127,6 @@ from bt_bench.results.result import (
     VariantResult,
 )
 from bt_bench.results.rounds import GateArm, GateRound, RoundSource, Subject
-from bt_bench.results.scratch import scratch_folder
-from bt_bench.results.selecting import select_names
 from bt_bench.results.series import FloatArray, place_of, series_of
 from bt_bench.results.soundness import are_times
 from bt_bench.results.suites import (
@@ -154,13 +149,6 @@ from bt_bench.results.timeline import (
     read_timeline,
     write_timeline,
 )
-from bt_bench.results.units import (
-    format_bytes,
-    format_number,
-    format_percent,
-    format_share,
-    unit_text,
-)
 from bt_bench.results.writing import ResultWriter, changed_meanwhile, write_run_file
 
 __all__ = [
@@ -173,7 +161,6 @@ __all__ = [
     "NCU_REPORT_NAME",
     "RESULT_SUFFIX",
     "SCHEMA_VERSION",
-    "STDIN",
     "TIMELINE_NAME",
     "Binaries",
     "Cache",
@@ -266,27 +253,17 @@ __all__ = [
     "changed_meanwhile",
     "compacted",
     "context_of",
-    "descriptor_of",
     "fallback_texts",
     "find_baseline",
-    "format_bytes",
-    "format_number",
-    "format_percent",
-    "format_share",
     "helper_differences",
     "helper_state",
     "helpers_text",
     "in_order",
     "in_report_order",
-    "is_null_device",
-    "is_open_as",
-    "is_stream",
     "is_sum",
     "launches_in",
-    "like",
     "metric_named",
     "metric_of",
-    "no_collection",
     "operations_of",
     "parse_compact",
     "place_of",
@@ -297,24 +274,18 @@ __all__ = [
     "read_recording",
     "read_result",
     "read_run",
-    "read_text",
     "read_timeline",
     "read_written",
     "result_name",
     "result_schema",
     "save_baseline",
-    "scratch_folder",
     "select",
-    "select_names",
     "series_of",
     "suite_name",
     "sums_in",
-    "target_of",
-    "unit_text",
     "why_no_baseline",
     "write_census",
     "write_counters",
     "write_run_file",
-    "write_text",
     "write_timeline",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bt_bench.base import write_text
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.results.compact import CompactCase, CompactResult
-from bt_bench.results.files import write_text
 from bt_bench.results.nouns import Status
 
 FOLDER = "baselines"

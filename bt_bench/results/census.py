@@ -15,9 +15,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from bt_bench.base import name_of, read_text, write_text
 from bt_bench.errors import UsageError
 from bt_bench.names import DEFAULT_SUITE, Operation
-from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.invalid import describe_invalid, repeated_key
 from bt_bench.results.kinds import CENSUS
 from bt_bench.results.nouns import Noun

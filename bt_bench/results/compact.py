@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bt_bench.base import name_of, read_text
 from bt_bench.names import Operation
 from bt_bench.results.case import (
     CaseResult,
@@ -22,7 +23,6 @@ from bt_bench.results.case import (
     LaunchCensus,
     Measurement,
 )
-from bt_bench.results.files import name_of, read_text
 from bt_bench.results.journals import has_journal, stale_journal
 from bt_bench.results.metrics import Metric, metric_of
 from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series, Status

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from bt_bench.base import write_text
 from bt_bench.names import Operation as Operation
 from bt_bench.names import Row
-from bt_bench.results.files import write_text
 from bt_bench.results.kinds import COUNTERS
 from bt_bench.results.nouns import Cache, Noun, Reason
 from bt_bench.results.profile_files import read_profile_file

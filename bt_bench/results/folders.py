@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bt_bench.base import TEMPORARY_SUFFIX, like, lock, naming, refusal_of
 from bt_bench.errors import UsageError
-from bt_bench.results.atomic import TEMPORARY_SUFFIX, refusal_of
-from bt_bench.results.files import like, naming
 from bt_bench.results.journals import JOURNAL_SUFFIX, RESULT_SUFFIX, journal_beside
-from bt_bench.results.own_files import lock
 
 COMPARISON_NAME = "comparison.md"
 CONFIG_NAME = "config.yaml"

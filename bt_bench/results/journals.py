@@ -13,12 +13,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from bt_bench.base import STDIN, compact_json, limited, no_collection, open_own
 from bt_bench.errors import UsageError
 from bt_bench.results.case import CaseResult
-from bt_bench.results.collection import no_collection
-from bt_bench.results.files import STDIN, compact_json, limited
 from bt_bench.results.invalid import repeated_key
-from bt_bench.results.own_files import open_own
 from bt_bench.results.result import VariantResult
 from bt_bench.results.soundness import case_problems
 from bt_bench.results.suites import context_of

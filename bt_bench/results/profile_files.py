@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from bt_bench.base import name_of, read_text
 from bt_bench.errors import UsageError
-from bt_bench.results.files import name_of, read_text
 from bt_bench.results.invalid import describe_invalid
 from bt_bench.results.kinds import Kind
 from bt_bench.results.nouns import Noun

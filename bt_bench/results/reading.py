@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import ValidationError
 
+from bt_bench.base import STDIN, name_of, no_collection, read_text
 from bt_bench.errors import OtherSchemaError, UsageError
 from bt_bench.results.case import CaseResult
-from bt_bench.results.collection import no_collection
-from bt_bench.results.files import STDIN, name_of, read_text
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.invalid import describe_invalid, other_version, repeated_key
 from bt_bench.results.journals import journal_beside, lines_of, with_journal

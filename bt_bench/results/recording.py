@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from bt_bench.base import name_of, read_text, write_text
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
-from bt_bench.results.files import name_of, read_text, write_text
 from bt_bench.results.invalid import describe_invalid, repeated_key
 from bt_bench.results.kinds import RECORDING
 from bt_bench.results.metrics import metric_named

@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bt_bench.base import write_text
 from bt_bench.names import Operation as Operation
-from bt_bench.results.files import write_text
 from bt_bench.results.host_profile import HostProfile
 from bt_bench.results.kinds import TIMELINE
 from bt_bench.results.nouns import Noun, Reason

@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from bt_bench.base import compact_json, naming, open_own, replacing
 from bt_bench.errors import UsageError
 from bt_bench.results.calibration import Calibration
 from bt_bench.results.case import CaseResult, Crash
-from bt_bench.results.files import compact_json, naming, replacing
 from bt_bench.results.journals import journal_header
-from bt_bench.results.own_files import open_own
 from bt_bench.results.result import VariantResult
 from bt_bench.results.soundness import case_problems, problems
 
@@ -137,7 +136,7 @@ def changed_meanwhile(path: Path) -> UsageError:
 
 
 def write_run_file(path: Path, text: str) -> None:
-    """Writes a file of a run folder, through no link: see `bt_bench.results.atomic.replacing`.
+    """Writes a file of a run folder, through no link: see `bt_bench.base.atomic.replacing`.
 
     Raises:
         UsageError: if it cannot be written.

@@ -198,7 +198,7 @@ class Exploring:
         self._deep = deep
         self._lines = lines
         self._reference_is_asked = Lock()
-        self._one_at_a_time = Lock()  # scenarios are made, and progress is told
+        self._one_at_a_time = Lock()  # the explorer is asked, and progress is told
         self._large_is_played = Lock()
         # A thread for each process but the first.
         self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
@@ -288,7 +288,7 @@ class Exploring:
                 return
             with self._one_at_a_time:
                 made = [self._made(recipe) for recipe in batch]
-            is_large = any(map(self._explorer.is_large, made))
+                is_large = any(map(self._explorer.is_large, made))
             with self._large_is_played if is_large else nullcontext():
                 failing = self._first_wrong(arm, lane.runner, made)
             with self._one_at_a_time:

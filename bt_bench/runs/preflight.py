@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bt_bench.base import format_bytes
 from bt_bench.config import SweepSpec
 from bt_bench.errors import UsageError
 from bt_bench.protocol import flat_parameters, info_of, load_suite
@@ -13,7 +14,6 @@ from bt_bench.results import (
     Environment,
     RunFolder,
     VariantResult,
-    format_bytes,
     helper_differences,
     read_run,
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from bt_bench.worker.checking.alike import in_common
+from bt_bench.worker.checking.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
 from bt_bench.worker.compiling.kept import take_code_census
 from bt_bench.worker.culprits import Noticing
 from bt_bench.worker.device import choose_device
 from bt_bench.worker.environment import available_bytes, read_environment
-from bt_bench.worker.git import git_command, git_environment, without_another_git
 from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
 from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
-from bt_bench.worker.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.plays import (
     Coverage,
     Play,
@@ -87,11 +86,8 @@ __all__ = [
     "available_bytes",
     "choose_device",
     "explorer_of",
-    "git_command",
-    "git_environment",
     "in_common",
     "read_environment",
     "take_census",
     "take_code_census",
-    "without_another_git",
 ]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bt_bench import __version__
+from bt_bench.base import git_command, git_environment
 from bt_bench.names import DeviceChoice, DeviceKind, gpu_index
 from bt_bench.results import Environment, Gpu
-from bt_bench.worker.git import git_command, git_environment
 from bt_bench.worker.helpers import read_helpers
 from bt_bench.worker.nvml import GpuSensors, nvml_session, quietly
 

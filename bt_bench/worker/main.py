@@ -15,10 +15,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base import no_collection
 from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.processes import answer, settle
 from bt_bench.protocol import driver_of, load_suite, loaded_files
-from bt_bench.results import no_collection
 from bt_bench.variants import add_variants_path, ignore_interrupts, text_of, traceback_of
 from bt_bench.worker import activity
 from bt_bench.worker.interpreter import speed_up_interpreter
@@ -165,9 +165,9 @@ def set_up(
             speed_up_interpreter()
 
         from bt_bench.variants import load_apart, load_reference
+        from bt_bench.worker.checking.plain_exploring import explorer_of
         from bt_bench.worker.environment import available_bytes, read_environment
         from bt_bench.worker.executor import Executor
-        from bt_bench.worker.plain_exploring import explorer_of
         from bt_bench.worker.state_watch import StateWatch, ToolWatch
 
         suite = load_suite(setup.suite)

@@ -23,5 +23,5 @@ def _patch(probes):
     probes.host_times = host_times
 
 
-if "bt_bench.worker.measuring.methods.probes" in sys.modules:
-    _patch(sys.modules["bt_bench.worker.measuring.methods.probes"])
+if "bt_bench.worker.measuring.probes" in sys.modules:
+    _patch(sys.modules["bt_bench.worker.measuring.probes"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bt_bench.analysis.run.promises import judge_promises
+from bt_bench.analysis.promises import judge_promises
 from bt_bench.config import planned_variants
 from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.calibration import Calibration

@@ -8,9 +8,9 @@ from pathlib import Path
 from support.calibrations import make_calibration, make_host_calibration, make_injection
 from support.goldens import assert_golden
 
+from bt_bench.base.document import Document
 from bt_bench.report.calibration import calibration_document, calibration_section
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import Document
 from bt_bench.report.markdown import render_document
 from bt_bench.results.calibration import Calibration, DeviceLine, Figure, LaunchChain
 from bt_bench.results.nouns import Method

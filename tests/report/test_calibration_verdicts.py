@@ -13,7 +13,7 @@ from support.calibrations import (
     make_line,
 )
 
-from bt_bench.analysis.run.promises import apart_percent, judge_promises, method_lines
+from bt_bench.analysis.promises import apart_percent, judge_promises, method_lines
 from bt_bench.results.calibration import Calibration, DeviceLine, L2Flush, LaunchChain
 from bt_bench.results.nouns import Method
 

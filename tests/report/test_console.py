@@ -12,8 +12,8 @@ from rich.console import Console
 from support import scenarios
 from support.goldens import assert_golden
 
+from bt_bench.base.document import Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.console import PLAIN_WIDTH, folded, print_document, render_plain
-from bt_bench.report.document import Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.rendering import print_run
 from bt_bench.results import VariantResult, context_of

@@ -21,8 +21,8 @@ from support.factories import (
 )
 from support.goldens import assert_golden
 
+from bt_bench.base.document import Document
 from bt_bench.errors import UsageError
-from bt_bench.report.document import Document
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
 from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.case import CaseResult

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.commands import run
 
+from bt_bench.base.document import ABSENT
 from bt_bench.config import planned_variants
-from bt_bench.report.document import ABSENT
 from bt_bench.report.formats.texts import change_text, interval_text
 from bt_bench.report.run.arranged import Arms, arrange
 from bt_bench.report.run.regime_tables import change_table, exploratory_table

@@ -15,7 +15,7 @@ from support.factories import (
     make_workload,
 )
 
-from bt_bench.report.document import ABSENT, Cell, Table, Tone, numbered_notes
+from bt_bench.base.document import ABSENT, Cell, Table, Tone, numbered_notes
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.cells import describe_launches
 from bt_bench.report.run.regime_tables import (

@@ -14,7 +14,7 @@ from support.factories import (
     make_result,
 )
 
-from bt_bench.report.document import ABSENT, Table
+from bt_bench.base.document import ABSENT, Table
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.rendering import print_run, render_comparison
 from bt_bench.report.run.run_json import run_json

@@ -15,9 +15,9 @@ from support.factories import make_case, make_result
 from support.judgements import rich
 from support.scenarios import three_cases
 
+from bt_bench.base import files
 from bt_bench.errors import ExitCode, UsageError
 from bt_bench.report.formats.json_format import render_json
-from bt_bench.results import files
 from bt_bench.results.census import StaticCensus
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.kinds import CENSUS, KINDS, RECORDING, RESULT, kind_of_document

@@ -20,12 +20,12 @@ from jsonschema import Draft202012Validator
 from support import scenarios
 from support.factories import make_calibration, make_case, make_failed_case, make_result
 
-import bt_bench.results.atomic
+import bt_bench.base.atomic
 import bt_bench.results.reading
+from bt_bench.base.files import write_text
 from bt_bench.errors import UsageError
 from bt_bench.results.case import CaseResult
 from bt_bench.results.compact import read_compact, read_compact_run
-from bt_bench.results.files import write_text
 from bt_bench.results.folders import RunFolder
 from bt_bench.results.nouns import Quantity
 from bt_bench.results.reading import read_result, read_run, read_written, result_schema
@@ -210,7 +210,7 @@ def test_a_full_disk_is_said_with_the_file(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(bt_bench.results.atomic.os, "fsync", full)
+    monkeypatch.setattr(bt_bench.base.atomic.os, "fsync", full)
     for write, name in (
         (lambda: write_text(folder.comparison_path, ""), "comparison.md"),
         (lambda: writer.add(make_case()), "baseline.cases.jsonl"),
@@ -324,7 +324,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     def interrupt(descriptor: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bt_bench.results.atomic.os, "fsync", interrupt)
+    monkeypatch.setattr(bt_bench.base.atomic.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_result(folder, make_result())
     assert list(folder.path.iterdir()) == [path]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from bt_bench.analysis.compare.estimating import Question
 from bt_bench.analysis.compare.exact import Count, counts
 from bt_bench.analysis.compare.pairing import match_cases, why_missing
+from bt_bench.analysis.crosscheck import crosschecks_of, disagreements, intercept_us
 from bt_bench.analysis.judging import Entry, Settled, exact
-from bt_bench.analysis.run.crosscheck import crosschecks_of, disagreements, intercept_us
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.verdicts import Cause, Verdict
+from bt_bench.base import format_number
 from bt_bench.results import (
     CompactCase,
     CompactResult,
@@ -24,7 +25,6 @@ from bt_bench.results import (
     Metric,
     Status,
     Taken,
-    format_number,
     metric_of,
     place_of,
 )

@@ -16,8 +16,9 @@ from bt_bench.analysis.deciding import (
     Rules,
 )
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
+from bt_bench.base import format_share
 from bt_bench.errors import NotComparableError, listed
-from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, format_share, metric_named
+from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, metric_named
 
 _CORRECTIONS = {
     Correction.HOLM: "corrected by Holm's method: any false SLOWER among them has at most this "

@@ -35,8 +35,9 @@ from bt_bench.analysis.judging import (
     systematic_of,
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
+from bt_bench.base import unit_text
 from bt_bench.errors import UsageError
-from bt_bench.results import is_sum, select, sums_in, unit_text
+from bt_bench.results import is_sum, select, sums_in
 
 
 @dataclass(frozen=True)

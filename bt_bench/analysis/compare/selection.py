@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bt_bench.analysis.compare.entries import Side
 from bt_bench.analysis.verdicts import Judgement, tally
+from bt_bench.base import select_names
 from bt_bench.errors import UsageError, names_hint
 from bt_bench.names import Operation
-from bt_bench.results import select_names
 
 if TYPE_CHECKING:
     from bt_bench.analysis.compare.sides import Matched

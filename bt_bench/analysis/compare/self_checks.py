@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis.compare.entries import Matchup, Side
-from bt_bench.analysis.run.promises import missed_promises
+from bt_bench.analysis.promises import missed_promises
 from bt_bench.errors import listed
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bt_bench.analysis.compare.entries import Matchup, Side
-from bt_bench.analysis.compare.one_run import unique_labels
+from bt_bench.analysis.compare.labels import unique_labels
+from bt_bench.base import STDIN
 from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
 from bt_bench.results import (
     CONFIG_NAME,
     RESULT_SUFFIX,
-    STDIN,
     CompactResult,
     in_order,
     read_compact,

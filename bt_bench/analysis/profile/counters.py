@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from bt_bench.analysis.profile.same_step import refuse_another_step
 from bt_bench.analysis.statistics.samples import median
-from bt_bench.results import Counter, Counters, KernelCounters, VariantCounters, format_number
+from bt_bench.base import format_number
+from bt_bench.results import Counter, Counters, KernelCounters, VariantCounters
 
 DRAM = (Counter.DRAM_READ_BYTES, Counter.DRAM_WRITTEN_BYTES)
 PCIE = (Counter.PCIE_READ_BYTES, Counter.PCIE_WRITTEN_BYTES)

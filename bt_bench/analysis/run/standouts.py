@@ -6,20 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bt_bench.analysis.compare.one_run import judge_run, unique_labels
+from bt_bench.analysis.compare.labels import unique_labels
+from bt_bench.analysis.compare.one_run import judge_run
 from bt_bench.analysis.figures import typical_us
 from bt_bench.analysis.verdicts import Judgement, Verdict
+from bt_bench.base import format_number, format_percent
 from bt_bench.names import Operation
-from bt_bench.results import (
-    CaseResult,
-    Quantity,
-    Status,
-    VariantResult,
-    format_number,
-    format_percent,
-    metric_of,
-    series_of,
-)
+from bt_bench.results import CaseResult, Quantity, Status, VariantResult, metric_of, series_of
 
 _STEP = series_of(Quantity.STEP_US)
 _METRIC = metric_of(_STEP).name

@@ -12,6 +12,7 @@ import typer
 from bt_bench.cli import completion
 from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
+from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
     DeviceOption,
     JsonOption,
@@ -23,8 +24,6 @@ from bt_bench.cli.options import (
     TracebackOption,
     VariantsOption,
     chosen_device,
-    kernel_folders,
-    load_spec,
     traceback_printer,
     without_opponents,
 )

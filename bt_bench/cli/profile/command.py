@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bt_bench.cli import completion
+from bt_bench.cli.loading import kernel_folders, load_spec, names_given
 from bt_bench.cli.options import (
     ConfigArgument,
     DeviceOption,
@@ -22,9 +23,6 @@ from bt_bench.cli.options import (
     VllmSourceOption,
     choose_variants,
     chosen_device,
-    kernel_folders,
-    load_spec,
-    names_given,
     without_opponents,
 )
 from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile

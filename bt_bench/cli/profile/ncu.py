@@ -156,10 +156,10 @@ def write_counters_profile(
     Returns:
         The files' names.
     """
+    from bt_bench.base import replacing
     from bt_bench.report import render_document
     from bt_bench.report.profile import counters_document
     from bt_bench.results import COUNTERS_NAME, NCU_REPORT_NAME, write_counters
-    from bt_bench.results.files import replacing
     from bt_bench.runs.profile import too_large
 
     if taken.report is not None:

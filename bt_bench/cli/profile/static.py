@@ -41,6 +41,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
         `CHECK_FAILED` if a variant failed or did not compile.
     """
     from bt_bench.analysis.profile import kernel_changes
+    from bt_bench.base.atomic import replacing
     from bt_bench.report import print_document, render_document
     from bt_bench.report.profile import (
         changes_document,
@@ -49,7 +50,6 @@ def static_profile(request: StaticRequest) -> ExitCode:
         kernels_json,
     )
     from bt_bench.results import write_census
-    from bt_bench.results.atomic import replacing
     from bt_bench.worker import take_code_census
 
     targets = list(dict.fromkeys(request.targets or TARGETS))

@@ -128,6 +128,7 @@ def trace_step(
 
 def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
     """Writes a timeline with its page, its pictures and its trace; returns the files' names."""
+    from bt_bench.base import write_text
     from bt_bench.report import render_document
     from bt_bench.report.profile import (
         explained_steps,
@@ -136,7 +137,7 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
         timeline_document,
         trace_json,
     )
-    from bt_bench.results import TIMELINE_NAME, result_name, write_text, write_timeline
+    from bt_bench.results import TIMELINE_NAME, result_name, write_timeline
 
     page = timeline_document(timeline, whole=True)
     texts = {PAGE_NAME: render_document(page), TRACE_NAME: trace_json(timeline)}

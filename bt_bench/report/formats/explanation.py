@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bt_bench.analysis import BINDING, SPREAD_FACTOR, Cause, Evidence, Judged, Judgement
+from bt_bench.base import Bullets, Document, Section, format_number, format_share, unit_text
 from bt_bench.errors import UsageError, names_hint
-from bt_bench.report.document import Bullets, Document, Section
 from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.texts import (
     change_text,
@@ -15,7 +15,6 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
-from bt_bench.results import format_number, format_share, unit_text
 
 
 def explanation_document(judged: Judged, key: str) -> Document:

@@ -7,7 +7,7 @@ reads them (`ActionCommand.cs` of actions/runner).
 from __future__ import annotations
 
 from bt_bench.analysis import Judged, Judgement, Verdict, tally_of
-from bt_bench.report.document import inert
+from bt_bench.base import inert
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.md_format import cut_md

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from bt_bench.analysis import Judged
-from bt_bench.report.document import Block, Bullets, Table, numbered_notes
+from bt_bench.base import Block, Bullets, Table, numbered_notes
 from bt_bench.report.formats.judged_document import judged_document
 from bt_bench.report.formats.texts import clean
 

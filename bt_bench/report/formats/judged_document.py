@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bt_bench.analysis import Cause, Judged, Judgement, Overall, Verdict, tally_of
-from bt_bench.report.document import Block, Bullets, Cell, Document, Section, Table
+from bt_bench.base import Block, Bullets, Cell, Document, Section, Table
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (

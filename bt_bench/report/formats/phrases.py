@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bt_bench.analysis import Judgement, Verdict
+from bt_bench.base import format_share
 from bt_bench.errors import listed
 from bt_bench.names import Operation
 from bt_bench.report.formats.texts import clean, factor_texts, limit_text
-from bt_bench.results import Quantity, Series, format_share, series_of
+from bt_bench.results import Quantity, Series, series_of
 
 _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.STAGE_US: "staging"}
 _TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Verdict, tally
+from bt_bench.base import ABSENT, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.console import render_plain
-from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.formats.judged_document import MOST_SENTENCES, lead_of, needs_words, worst_of
 from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bt_bench.analysis import MOST_TOLD, Judgement, Verdict
-from bt_bench.report.document import ABSENT, Tone, one_line
-from bt_bench.results import format_number, format_percent, format_share, unit_text
+from bt_bench.base import (
+    ABSENT,
+    Tone,
+    format_number,
+    format_percent,
+    format_share,
+    one_line,
+    unit_text,
+)
 
 TONES = {
     Verdict.SLOWER: Tone.BAD,

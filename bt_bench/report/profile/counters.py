@@ -17,7 +17,7 @@ from bt_bench.analysis.profile import (
     times_required,
     total,
 )
-from bt_bench.report.document import (
+from bt_bench.base import (
     ABSENT,
     Block,
     Bullets,
@@ -27,17 +27,12 @@ from bt_bench.report.document import (
     Section,
     Table,
     Tone,
-)
-from bt_bench.results import (
-    Cache,
-    Counter,
-    Counters,
-    VariantCounters,
     format_bytes,
     format_number,
     format_percent,
     format_share,
 )
+from bt_bench.results import Cache, Counter, Counters, VariantCounters
 
 MOST_STALLS = 3  # per kernel
 _DIGITS = 3

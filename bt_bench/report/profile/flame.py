@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
-from bt_bench.report.document import one_line
+from bt_bench.base import format_percent, one_line
 from bt_bench.report.profile import svg
 from bt_bench.report.profile.host_calls import place_of
-from bt_bench.results import HostFrame, HostProfile, format_percent
+from bt_bench.results import HostFrame, HostProfile
 
 WIDTH = 1000
 LEAST_SHARE = 0.003

@@ -13,8 +13,8 @@ from bt_bench.analysis.profile.host_calls import (
     host_changes,
     host_rows,
 )
-from bt_bench.report.document import ABSENT, Block, Cell, Section, Table, Tone
-from bt_bench.results import HostProfile, format_percent
+from bt_bench.base import ABSENT, Block, Cell, Section, Table, Tone, format_percent
+from bt_bench.results import HostProfile
 
 MOST_ROWS = 12
 

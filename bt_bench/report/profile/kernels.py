@@ -15,7 +15,7 @@ from bt_bench.analysis.profile import (
     of_space,
     waits_as_text,
 )
-from bt_bench.report.document import ABSENT, Bullets, Cell, Document, Section, Table, Tone
+from bt_bench.base import ABSENT, Bullets, Cell, Document, Section, Table, Tone
 from bt_bench.results import KernelCode, StaticCensus
 
 _EXPLAINED = (

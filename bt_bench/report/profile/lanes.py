@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
-from bt_bench.report.document import one_line
+from bt_bench.base import format_bytes, one_line
 from bt_bench.report.profile import svg
 from bt_bench.report.profile.sentences import residual_error
-from bt_bench.results import format_bytes
 
 WIDTH = 1000
 LABEL_ROWS = 6

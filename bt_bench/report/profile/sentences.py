@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.analysis.profile import Explained, What, read_step
-from bt_bench.report.document import ABSENT
-from bt_bench.results import format_percent
+from bt_bench.base import ABSENT, format_percent
 
 LEAST_US = 0.05  # that is spoken of: less is printed as 0.0
 

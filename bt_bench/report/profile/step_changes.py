@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bt_bench.analysis.profile import Explained, Lane, StepChange, What, step_changes
-from bt_bench.report.document import ABSENT, Cell, Section, Table, Tone
+from bt_bench.base import ABSENT, Cell, Section, Table, Tone
 
 MOST_ROWS = 12
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from bt_bench.report.document import one_line
+from bt_bench.base import one_line
 
 DARK = "#222222"
 

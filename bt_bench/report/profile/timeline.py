@@ -16,17 +16,12 @@ from bt_bench.analysis.profile import (
     explain,
     read_step,
 )
-from bt_bench.report.document import ABSENT, Block, Bullets, Cell, Document, Section, Table, Tone
+from bt_bench.base import ABSENT, Block, Bullets, Cell, Document, Section, Table, Tone, format_bytes
 from bt_bench.report.profile.host_calls import (
     host_section,
 )
 from bt_bench.report.profile.sentences import residual_error, sentences, unsigned_zero, us
-from bt_bench.results import (
-    Timeline,
-    Tracing,
-    VariantTimeline,
-    format_bytes,
-)
+from bt_bench.results import Timeline, Tracing, VariantTimeline
 
 BAR_WIDTH = 22  # characters, for a table of 80
 LEAST_BAR_WIDTH = 14

@@ -12,7 +12,7 @@ from bt_bench.analysis.profile import (
     refuse_another_step,
     step_changes,
 )
-from bt_bench.report.document import Document
+from bt_bench.base import Document
 from bt_bench.report.profile.host_calls import host_changes_json, host_changes_section
 from bt_bench.report.profile.step_changes import step_changes_json, step_changes_section
 from bt_bench.report.profile.timeline import explained_steps, title_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.analysis import TOLERANCE_PERCENT, TOLERANCE_US
-from bt_bench.report.document import Bullets, Section
+from bt_bench.base import Bullets, Section
 from bt_bench.report.run.arranged import Arms
 
 _DEVICE_ADVICE = (

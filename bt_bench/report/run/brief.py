@@ -15,9 +15,9 @@ from bt_bench.analysis import (
     tally,
     typical_us,
 )
+from bt_bench.base import Block, Bullets, Document, Section, format_number
 from bt_bench.errors import UsageError, counted
 from bt_bench.names import Operation
-from bt_bench.report.document import Block, Bullets, Document, Section
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
     LAUNCHES,
@@ -43,14 +43,7 @@ from bt_bench.report.run.facts import (
 )
 from bt_bench.report.run.headlines import MAX_OTHERS, headlines
 from bt_bench.report.run.work import work_text
-from bt_bench.results import (
-    Series,
-    Status,
-    VariantResult,
-    format_number,
-    metric_of,
-    operations_of,
-)
+from bt_bench.results import Series, Status, VariantResult, metric_of, operations_of
 
 MAX_FAILURES = 5
 """How many kinds of failures are listed."""

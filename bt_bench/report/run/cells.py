@@ -13,8 +13,8 @@ from bt_bench.analysis import (
     disagreements,
     typical_us,
 )
+from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.names import Operation
-from bt_bench.report.document import ABSENT, Cell, Table
 from bt_bench.report.formats.texts import (
     TONES,
     change_text,
@@ -23,16 +23,7 @@ from bt_bench.report.formats.texts import (
     verdict_text,
 )
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
-from bt_bench.results import (
-    CaseResult,
-    LaunchCensus,
-    Load,
-    Quantity,
-    Series,
-    Status,
-    VariantResult,
-    format_number,
-)
+from bt_bench.results import CaseResult, LaunchCensus, Load, Quantity, Series, Status, VariantResult
 
 _STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
 _KIND_PLURALS = {

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
+from bt_bench.base import Block, Bullets, Document, Section, Table
 from bt_bench.errors import UsageError
 from bt_bench.names import Operation
 from bt_bench.report.calibration import calibration_section
-from bt_bench.report.document import Block, Bullets, Document, Section, Table
 from bt_bench.report.run.advice import advice
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved
 from bt_bench.report.run.facts import measured_on, progress_text, run_facts

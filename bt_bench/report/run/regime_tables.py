@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bt_bench.analysis import CLOSES_WITHIN_PERCENT, Budget, Crosscheck, budgets
+from bt_bench.base import ABSENT, Cell, Table, format_percent
 from bt_bench.names import Operation
-from bt_bench.report.document import ABSENT, Cell, Table
 from bt_bench.report.run.arranged import Arm, Arms, primary_series, row_title
 from bt_bench.report.run.cells import (
     case_table,
@@ -26,7 +26,6 @@ from bt_bench.results import (
     Method,
     Quantity,
     Series,
-    format_percent,
     series_of,
 )
 

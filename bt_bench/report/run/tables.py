@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import percentile, step_medians_of
+from bt_bench.base import Cell, Table, format_number
 from bt_bench.names import Operation
-from bt_bench.report.document import Cell, Table
 from bt_bench.report.run.arranged import Arm, Arms, CaseId, row_title
 from bt_bench.report.run.cells import (
     case_table,
@@ -17,7 +17,7 @@ from bt_bench.report.run.cells import (
     no_case_cell,
     time_cell,
 )
-from bt_bench.results import CaseResult, Quantity, format_number, series_of
+from bt_bench.results import CaseResult, Quantity, series_of
 
 _EVENT = series_of(Quantity.EVENT_US)
 _STAGE = series_of(Quantity.STAGE_US)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bt_bench.analysis import Binds, Roofline, roofline
+from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.names import Operation
-from bt_bench.report.document import ABSENT, Cell, Table
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.report.run.cells import number_cell
-from bt_bench.results import CaseResult, VariantResult, format_number
+from bt_bench.results import CaseResult, VariantResult
 
 WORK_CAPTION = (
     "Work: the bytes that a step must read and write at least, whatever the variant, and its "

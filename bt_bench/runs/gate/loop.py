@@ -31,8 +31,9 @@ from bt_bench.analysis import (
     power_of,
     rounds_needed,
 )
+from bt_bench.base import format_share
 from bt_bench.errors import UsageError
-from bt_bench.results import FloatArray, GateRound, RoundSource, Subject, format_share
+from bt_bench.results import FloatArray, GateRound, RoundSource, Subject
 
 DEFAULT_LOOKS = (12, 32)
 MIN_ROUNDS, MAX_LOOK = 3, 1000

@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bt_bench.base import git_command, git_environment, scratch_folder, without_another_git
 from bt_bench.errors import NotComparableError, UsageError
 from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
-from bt_bench.results import scratch_folder
 from bt_bench.runs.gate.own_code import refuse_code_of
 from bt_bench.variants import (
     REFERENCE,
@@ -29,7 +29,6 @@ from bt_bench.variants import (
     installed_places,
     real_path,
 )
-from bt_bench.worker import git_command, git_environment, without_another_git
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
@@ -283,7 +282,7 @@ def base_tree(location: Location, ref: str) -> Iterator[Tree]:
     which `git worktree add` would make in `.git/worktrees`, is in the temporary folder too: git
     requires no more of it than a `commondir` that leads to the repository
     (gitrepository-layout(5)). So a gate that is killed leaves nothing in the user's repository,
-    and the next one removes what it left elsewhere (`bt_bench.results.scratch`).
+    and the next one removes what it left elsewhere (`bt_bench.base.scratch`).
 
     `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
     a clone would have another configuration, other remotes, and none of the files of LFS.

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from bt_bench.analysis import Asked, Rules, device_name
+from bt_bench.base import format_share
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
-from bt_bench.results import Recording, format_share
+from bt_bench.results import Recording
 from bt_bench.runs.gate.loop import GatePlan
 from bt_bench.runs.selfcheck.rates import FACTORS, Detection, Rate, Selfcheck
 

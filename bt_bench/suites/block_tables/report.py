@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bt_bench.base import (
+    Bullets,
+    Cell,
+    Document,
+    Section,
+    Table,
+    format_bytes,
+    format_number,
+    format_percent,
+)
 from bt_bench.errors import counted
-from bt_bench.report.document import Bullets, Cell, Document, Section, Table
-from bt_bench.results import format_bytes, format_number, format_percent
 from bt_bench.suites.block_tables.workloads import Description, Distribution, StepFigures
 
 _COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")

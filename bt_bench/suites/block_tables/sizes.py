@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bt_bench.results import format_bytes
+from bt_bench.base import format_bytes
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS
 
 # Sizes that tables grow with, and what they are where a case does not say.

@@ -23,6 +23,7 @@ from bt_bench.protocol import (
     inputs_of_steps,
     running,
 )
+from bt_bench.worker.checking.plain_scenarios import Rewind, Scenario, Step
 from bt_bench.worker.checking.plain_trial import (
     addresses,
     compare_around,
@@ -31,7 +32,6 @@ from bt_bench.worker.checking.plain_trial import (
     fill,
     run_path,
 )
-from bt_bench.worker.plain_exploring import Rewind, Scenario, Step
 
 
 class PlainPlayer(Player):

@@ -19,8 +19,8 @@ from bt_bench.variants import is_interrupt, load_reference
 from bt_bench.worker import activity
 from bt_bench.worker.checking.interpreter_guard import guarded_memory
 from bt_bench.worker.checking.own_code import sizes_of
+from bt_bench.worker.checking.plain_exploring import explorer_of
 from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of
-from bt_bench.worker.plain_exploring import explorer_of
 from bt_bench.worker.plays import Play, Played, Surveyed
 
 _DIGEST_BYTES = 16

@@ -6,7 +6,7 @@ import gc
 import sys
 from pathlib import Path
 
-from bt_bench.results import no_collection
+from bt_bench.base import no_collection
 
 # All that these imports make stays. A quarter of their time would go into looking through it.
 with no_collection(collect_first=False):

@@ -19,10 +19,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from bt_bench.base.atomic import replacing
 from bt_bench.config import SweepSpec
 from bt_bench.protocol import load_suite
 from bt_bench.results import StaticCensus
-from bt_bench.results.atomic import replacing
 from bt_bench.variants import VariantEntry
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, Compiled, compile_cases
 

@@ -8,16 +8,9 @@ from typing import Protocol
 
 import torch
 
+from bt_bench.base import no_collection
 from bt_bench.protocol import Operation
-from bt_bench.results import (
-    Calibration,
-    CompiledKernel,
-    LaunchCensus,
-    LaunchPath,
-    Load,
-    Plan,
-    no_collection,
-)
+from bt_bench.results import Calibration, CompiledKernel, LaunchCensus, LaunchPath, Load, Plan
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.calibration.calibrate import calibrate, calibrate_host
@@ -25,7 +18,9 @@ from bt_bench.worker.measuring.compile_ledger import CompileLedger
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.worker.measuring.methods.interpreter import count_launches
-from bt_bench.worker.measuring.methods.probes import (
+from bt_bench.worker.measuring.methods.profiler import profile_together, profile_window
+from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
+from bt_bench.worker.measuring.probes import (
     BusyProbe,
     EventProbe,
     HostProbe,
@@ -34,8 +29,6 @@ from bt_bench.worker.measuring.methods.probes import (
     Probe,
     StageProbe,
 )
-from bt_bench.worker.measuring.methods.profiler import profile_together, profile_window
-from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
 from bt_bench.worker.measuring.profiler_session import ProfilerSession, profiler_session
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window

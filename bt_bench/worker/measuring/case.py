@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bt_bench.analysis import control_difference, median, relative_half_width
+from bt_bench.base import no_collection
 from bt_bench.protocol import Operation, Workload
 from bt_bench.results import (
     ControlSpread,
@@ -19,7 +20,6 @@ from bt_bench.results import (
     Reason,
     ReasonCode,
     Stopping,
-    no_collection,
 )
 from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.records import Records

@@ -14,13 +14,14 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from bt_bench.analysis import faster_mean
+from bt_bench.base import no_collection
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Workload
-from bt_bench.results import Load, Measurement, Method, Plan, Series, no_collection
+from bt_bench.results import Load, Measurement, Method, Plan, Series
 from bt_bench.worker.arm import inputs_on
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
-from bt_bench.worker.measuring.methods.probes import Probe
+from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import RoundRecorder, Window, rounds_of_cycle
 from bt_bench.worker.measuring.timing import Rounds

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from bt_bench.results import DiscardCode, Measurement, RoundKind, Series
-from bt_bench.worker.measuring.methods.probes import Probe
+from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
 from bt_bench.worker.measuring.watch import Seen, Surroundings, Watch, slow_rounds
 

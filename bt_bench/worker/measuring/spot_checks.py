@@ -23,8 +23,8 @@ from bt_bench.results import LaunchPath, Reason
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil, verify_timed
 from bt_bench.worker.measuring.launch_paths import use
-from bt_bench.worker.measuring.methods.probes import Keeping, Probe
 from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.measuring.probes import Keeping, Probe
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.outcome import OnRound, told_in_parts, untold

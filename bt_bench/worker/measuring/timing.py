@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bt_bench.analysis import median
-from bt_bench.results import Plan, RoundKind, Series, StopReason, no_collection
+from bt_bench.base import no_collection
+from bt_bench.results import Plan, RoundKind, Series, StopReason
 from bt_bench.worker.arm import Arm
-from bt_bench.worker.measuring.methods.probes import Probe
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, phase
 from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of

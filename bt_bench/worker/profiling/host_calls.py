@@ -20,7 +20,8 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from bt_bench.analysis import median
-from bt_bench.results import HandlerCost, HostProfile, no_collection
+from bt_bench.base import no_collection
+from bt_bench.results import HandlerCost, HostProfile
 from bt_bench.worker.measuring.ports import SystemClock
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.profiling.call_tree import CallTree, Event, Repetition, builtin_name

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 from bt_bench.analysis import median
+from bt_bench.base import no_collection
 from bt_bench.protocol import Workload
 from bt_bench.results import (
     EmptyCalls,
@@ -28,7 +29,6 @@ from bt_bench.results import (
     ReasonCode,
     TracedSteps,
     Tracing,
-    no_collection,
 )
 from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.bench import Bench

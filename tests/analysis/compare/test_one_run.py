@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.factories import make_case, make_environment, make_result
 
-from bt_bench.analysis.compare.one_run import baseline_index, judge_run, unique_labels
+from bt_bench.analysis.compare.labels import unique_labels
+from bt_bench.analysis.compare.one_run import baseline_index, judge_run
 from bt_bench.errors import UsageError
 from bt_bench.results.nouns import Quantity
 

@@ -11,6 +11,7 @@ from support.judgements import judged, judgement, timed
 
 from bt_bench.analysis.deciding import verdict_on
 from bt_bench.analysis.verdicts import Judgement, Margin, Verdict, tally, tally_of
+from bt_bench.base import format_share
 from bt_bench.report.formats.texts import (
     change_text,
     headline,
@@ -19,7 +20,7 @@ from bt_bench.report.formats.texts import (
     range_texts,
     value_text,
 )
-from bt_bench.results import Direction, format_share
+from bt_bench.results import Direction
 
 
 @pytest.mark.parametrize(

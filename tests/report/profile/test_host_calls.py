@@ -8,8 +8,8 @@ from io import StringIO
 from rich.console import Console
 
 from bt_bench.analysis.profile.host_calls import host_changes
+from bt_bench.base.document import ABSENT, Document, Table, Tone
 from bt_bench.report.console import print_document
-from bt_bench.report.document import ABSENT, Document, Table, Tone
 from bt_bench.report.profile.host_calls import (
     host_changes_json,
     host_changes_section,

@@ -10,8 +10,8 @@ from rich.console import Console
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.step_changes import step_changes
 from bt_bench.analysis.profile.timeline import Explained
+from bt_bench.base.document import ABSENT, Document, Table, Tone
 from bt_bench.report.console import print_document
-from bt_bench.report.document import ABSENT, Document, Table, Tone
 from bt_bench.report.profile.step_changes import step_changes_json, step_changes_section
 
 

@@ -18,7 +18,7 @@ from support.timelines import (
     with_host,
 )
 
-from bt_bench.report.document import ABSENT, Bullets, Table, Tone
+from bt_bench.base.document import ABSENT, Bullets, Table, Tone
 from bt_bench.report.profile.timeline import (
     explained_steps,
     timeline_document,

@@ -341,7 +341,7 @@ def test_tracked_files_are_no_repository(own, tmp_path, monkeypatch, knows):
     commit(own, "a repository in files")
     assert git(project, "rev-parse", "--show-toplevel") == str(project)  # it would be believed
     if not knows:
-        monkeypatch.setattr("bt_bench.worker.git._NOTHING_ELSE", ())
+        monkeypatch.setattr("bt_bench.base.git._NOTHING_ELSE", ())
     said = "cannot use bare repository" if knows else "project: git takes it for the top"
     with pytest.raises(UsageError, match=said):
         locate(project)

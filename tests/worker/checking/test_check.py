@@ -10,7 +10,8 @@ from bt_bench.suites.block_tables.calls import bind
 from bt_bench.suites.block_tables.inputs import inputs_on, outputs_on
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.worker.checking.check import check
 from bt_kernels.layout import TableLayout
 

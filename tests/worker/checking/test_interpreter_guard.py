@@ -10,7 +10,8 @@ from support.variants import classes
 
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.worker.checking import subject
 from bt_bench.worker.checking.check import check
 from bt_bench.worker.checking.interpreter_guard import OutOfBoundsError, RaceError, guarded_memory

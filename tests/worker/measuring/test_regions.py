@@ -17,7 +17,7 @@ from bt_bench.worker.measuring.calibration.calibrate import calibrate_with
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
 from bt_bench.worker.measuring.calibration.work import DeviceWork, Effort
 from bt_bench.worker.measuring.methods.graphs import measure_graphs
-from bt_bench.worker.measuring.methods.probes import StageProbe
+from bt_bench.worker.measuring.probes import StageProbe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import (
     GraphSlope,

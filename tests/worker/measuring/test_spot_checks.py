@@ -20,7 +20,7 @@ from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.worker.measuring import spot_checks
 from bt_bench.worker.measuring.bench import CpuBench, cuda_probes
 from bt_bench.worker.measuring.case import build_instances, measure_case
-from bt_bench.worker.measuring.methods.probes import Keeping, StageProbe
+from bt_bench.worker.measuring.probes import Keeping, StageProbe
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import PLAINLY, SpotChecks, way_of
 

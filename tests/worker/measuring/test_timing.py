@@ -19,7 +19,7 @@ from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring.bench import cuda_probes
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.methods.graphs import measure_graphs
-from bt_bench.worker.measuring.methods.probes import (
+from bt_bench.worker.measuring.probes import (
     PIPELINED_CALLS,
     SHORTEST_QUEUE_US,
     BusyProbe,

@@ -12,7 +12,8 @@ from bt_bench.analysis.profile.host_calls import host_changes
 from bt_bench.results import HostProfile
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.profiling.host_calls import WARM_UP, trace_host

@@ -11,7 +11,8 @@ from bt_bench.suites.block_tables.workloads.kinds.spread import SpreadParameters
 from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters, Window
 from bt_bench.suites.block_tables.workloads.kinds.uniform import UniformParameters
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, TableParameters
-from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 
 __all__ = [
     "MAX_REQS",

@@ -8,13 +8,8 @@ import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
-from bt_bench.suites.block_tables.workloads.steps import (
-    Append,
-    Int32Array,
-    Int64Array,
-    Step,
-    Workload,
-)
+from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 TABLE_ITEM_BYTES = 4

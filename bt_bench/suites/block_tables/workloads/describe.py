@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bt_bench.errors import UsageError
 from bt_bench.results import Noun
-from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
+from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes
 from bt_bench.suites.block_tables.workloads.serving.scheduler import ScheduledBatch
-from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step, Workload
-
-if TYPE_CHECKING:
-    from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
+from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
+from bt_kernels.layout import TableLayout
 
 
 class Distribution(Noun):
@@ -109,34 +109,41 @@ class Description(Noun):
     trace: TraceFigures | None = None
 
 
-def describe_built(parameters: WorkloadParameters, workload: Workload) -> Description:
-    """Describes a workload, from its setup and its steps.
+def describe_built(
+    kind: str, features: Collection[str], num_prefills: int | None, workload: Workload
+) -> Description:
+    """Describe a workload, from its setup and its steps.
+
+    Args:
+        kind: of the workload.
+        features: that a variant must have for it.
+        num_prefills: requests in prefill in each step; `None` where they are not told from decodes.
+        workload: with at least one step.
 
     Raises:
         UsageError: where a row would have more blocks than columns, and for a lack of steps.
     """
     if not workload.steps:
-        raise UsageError(f"a workload of kind {parameters.workload!r} has no steps; expected one")
-    tally = Tally(parameters)
+        raise UsageError(f"a workload of kind {kind!r} has no steps; expected one")
+    tally = Tally(workload.layout)
     held = _Held(workload)
     for step in workload.steps:
-        tally.add(held.after(step, parameters.num_prefills()))
+        tally.add(held.after(step, num_prefills))
     return Description(
-        kind=parameters.workload,
-        **sizes_of(parameters),
+        kind=kind,
+        **sizes_of(workload.layout, features),
         requests_served=held.num_requests,
-        steps=tally.figures(prefills_known=parameters.num_prefills() is not None),
+        steps=tally.figures(prefills_known=num_prefills is not None),
         block_allocations=len(held.ids),
         block_reuse=len(held.ids) / len(set(held.ids)) if held.ids else 1.0,
         peak_blocks_in_use=held.peak,
     )
 
 
-def sizes_of(parameters: WorkloadParameters) -> dict[str, Any]:
-    """The fields of a `Description` that are known without building anything."""
-    layout = layout_of(parameters)
+def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a `Description` that are known without building anything."""
     return {
-        "features": sorted(parameters.features),
+        "features": sorted(features),
         "block_sizes": list(layout.block_sizes),
         "widths": list(layout.widths),
         "max_num_reqs": layout.max_num_reqs,
@@ -204,8 +211,7 @@ class _Held:
 class Tally:
     """Adds up steps: a few integers for each, and a histogram of row lengths."""
 
-    def __init__(self, parameters: WorkloadParameters) -> None:
-        layout = layout_of(parameters)
+    def __init__(self, layout: TableLayout) -> None:
         self._groups_of_size = Counter(layout.tokens_per_block)
         widths = dict(zip(layout.tokens_per_block, layout.widths, strict=True))
         self._row_blocks = [

@@ -8,7 +8,7 @@ from bt_bench.protocol import WorkloadParameters as CommonParameters
 from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
 from bt_bench.suites.block_tables.workloads.describe import Description, describe_built
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
-from bt_bench.suites.block_tables.workloads.steps import Workload
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import CUSTOM_OUTPUTS
 
 
@@ -56,7 +56,8 @@ class WorkloadParameters(TableParameters, CommonParameters):
         Raises:
             UsageError: as `build`.
         """
-        return describe_built(self, workload or self.build())
+        built = workload or self.build()
+        return describe_built(self.workload, self.features, self.num_prefills(), built)
 
 
 def programs_of_step(requests: int, groups: int) -> int:

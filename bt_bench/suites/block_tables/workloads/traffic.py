@@ -7,12 +7,14 @@ padding and empty rows that an earlier step left. What is staged lies in host me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bt_bench.protocol import Traffic
-from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step
+from bt_kernels.layout import TableLayout
 
 ID_BYTES = 4
 SLOT_BYTES = 8
@@ -44,18 +46,25 @@ class _Parts:
     slots: int
 
 
-def traffic_of(workload: Workload) -> dict[str, list[Traffic]]:
-    """What one call of each operation must move in each step of a workload, by its name."""
-    index_bytes = np.dtype(workload.idx_mapping_dtype).itemsize
-    layout = workload.layout
+def traffic_of(
+    layout: TableLayout, index_bytes: int, setup: Sequence[Append], steps: Sequence[Step]
+) -> dict[str, list[Traffic]]:
+    """Return the bytes that one call of each operation must move in each step, by its name.
+
+    Args:
+        layout: of the tables.
+        index_bytes: of an entry of `idx_mapping`.
+        setup: appends before the first step.
+        steps: in order.
+    """
     num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), np.int64)
-    _apply(num_blocks, workload.setup)
+    _apply(num_blocks, setup)
     found: dict[str, list[Traffic]] = {
         name: [] for name in ("stage", "apply", "gather", "slots", "gather_slots", "step")
     }
     before: Step | None = None
-    for step in workload.steps:
-        parts = _parts_of(workload, step, num_blocks, before)
+    for step in steps:
+        parts = _parts_of(layout, step, num_blocks, before)
         before = step
         mapping = step.num_reqs * index_bytes
         live = int((step.idx_mapping >= 0).sum())
@@ -75,7 +84,7 @@ def traffic_of(workload: Workload) -> dict[str, list[Traffic]]:
     return found
 
 
-def _apply(num_blocks: Int64Array, appends: tuple[Append, ...]) -> tuple[Int64Array, Int64Array]:
+def _apply(num_blocks: Int64Array, appends: Sequence[Append]) -> tuple[Int64Array, Int64Array]:
     """Counts the blocks of each row after some writes, in place; `[G, max_num_reqs]`.
 
     Returns:
@@ -93,9 +102,8 @@ def _apply(num_blocks: Int64Array, appends: tuple[Append, ...]) -> tuple[Int64Ar
 
 
 def _parts_of(
-    workload: Workload, step: Step, num_blocks: Int64Array, before: Step | None
+    layout: TableLayout, step: Step, num_blocks: Int64Array, before: Step | None
 ) -> _Parts:
-    layout = workload.layout
     starts, ends = _apply(num_blocks, step.appends)
     rows = np.unique(step.idx_mapping[step.idx_mapping >= 0])
     live = step.idx_mapping[step.idx_mapping >= 0]
@@ -106,10 +114,10 @@ def _parts_of(
     copied = (dummies + left_over) * sum(layout.widths)
     gathered = looked_up = either = known = 0
     for group, blocks in enumerate(num_blocks):
-        first = np.minimum(_first_read(workload, step, group), blocks)
+        first = np.minimum(_first_read(layout, step, group), blocks)
         copied += int(blocks[live].sum())
         read = int((blocks - first)[rows].sum())
-        at_rows, at_columns = _looked_up(workload, step, group)
+        at_rows, at_columns = _looked_up(layout, step, group)
         outside = (at_columns < first[at_rows]) | (at_columns >= blocks[at_rows])
         applied = (at_columns >= starts[group, at_rows]) & (at_columns < ends[group, at_rows])
         common = np.minimum(ends[group], blocks) - np.maximum(starts[group], first)
@@ -122,19 +130,18 @@ def _parts_of(
     return _Parts(int((ends - starts).sum()), gathered, copied, looked_up, either, known, slots)
 
 
-def _first_read(workload: Workload, step: Step, group: int) -> Int64Array:
+def _first_read(layout: TableLayout, step: Step, group: int) -> Int64Array:
     """The first column of each row that is read; those before the window become 0 unread."""
-    reach = workload.layout.reaches[group]
+    reach = layout.reaches[group]
     if step.num_computed_tokens is None or not reach:
-        return np.zeros(workload.layout.max_num_reqs, dtype=np.int64)
+        return np.zeros(layout.max_num_reqs, dtype=np.int64)
     computed = step.num_computed_tokens.astype(np.int64)
-    first: Int64Array = np.maximum(computed - reach, 0) // workload.layout.block_sizes[group]
+    first: Int64Array = np.maximum(computed - reach, 0) // layout.block_sizes[group]
     return first
 
 
-def _looked_up(workload: Workload, step: Step, group: int) -> tuple[Int64Array, Int64Array]:
+def _looked_up(layout: TableLayout, step: Step, group: int) -> tuple[Int64Array, Int64Array]:
     """Rows and columns, each pair once, of the entries that the tokens of this rank lie in."""
-    layout = workload.layout
     if not layout.slot_mapping_enabled[group]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     tokens, width = layout.tokens_per_block[group], layout.widths[group]

@@ -13,6 +13,7 @@ from itertools import cycle
 import torch
 
 from bt_bench.analysis import SPIN_US
+from bt_bench.base import no_collection
 from bt_bench.results import (
     Calibration,
     DeviceLine,
@@ -22,7 +23,6 @@ from bt_bench.results import (
     LaunchChain,
     Method,
     Quantity,
-    no_collection,
 )
 from bt_bench.worker.measuring.calibration.copies import time_copies
 from bt_bench.worker.measuring.calibration.overhead import launch_samplers

@@ -18,7 +18,7 @@ from bt_bench.results import (
     Series,
 )
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
-from bt_bench.worker.measuring.methods.probes import eager_series
+from bt_bench.worker.measuring.probes import eager_series
 from bt_bench.worker.measuring.profiler_session import Activity, Recorded
 from bt_bench.worker.measuring.rounds import Window
 

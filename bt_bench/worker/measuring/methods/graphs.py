@@ -14,8 +14,8 @@ from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
 from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
-from bt_bench.worker.measuring.methods.probes import eager_series
 from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.probes import eager_series
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import GraphSlope, between_events, captured, host_times
 from bt_bench.worker.measuring.rounds import Turns, Window

@@ -12,7 +12,8 @@ from bt_bench.suites.block_tables.checking.trial import relabel
 from bt_bench.suites.block_tables.inputs import append_each, step_on
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.variants.catalogue import load_reference
 from bt_kernels.layout import TableLayout
 

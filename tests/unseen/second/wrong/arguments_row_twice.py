@@ -14,9 +14,18 @@ from bt_kernels.device_code import (
     SOURCE,
     TARGET,
     WIDTH,
-    _zero_row,
 )
 from bt_kernels.device_tables import DeviceBlockTables
+
+
+@triton.jit
+def zero_row(descriptors, group, batch_index, BLOCK: tl.constexpr):
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    width = tl.load(descriptor + WIDTH)
+    target = tl.load(descriptor + TARGET).to(tl.pointer_type(tl.int32)) + batch_index * width
+    for first in range(0, width, BLOCK):
+        column = first + tl.arange(0, BLOCK)
+        tl.store(target + column, 0, mask=column < width)
 
 
 @triton.jit(do_not_specialize=["num_reqs", "num_rows"])
@@ -37,7 +46,7 @@ def scatter_kernel(descriptors, inverse, idx_mapping, num_reqs, num_rows, BLOCK:
             tl.store(target + column, ids, mask=column < length)
     live = tl.load(idx_mapping + row, mask=row < num_reqs, other=-1) >= 0
     if (row < num_rows) & (not live):
-        _zero_row(descriptors, None, group, row, BLOCK)
+        zero_row(descriptors, group, row, BLOCK)
 
 
 class Variant(DeviceBlockTables):

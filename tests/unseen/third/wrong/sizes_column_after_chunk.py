@@ -9,8 +9,17 @@ import triton
 import triton.language as tl
 
 from bt_kernels.device_code.fields import DESCRIPTOR_FIELDS, NUM_BLOCKS, SOURCE, TARGET, WIDTH
-from bt_kernels.device_code.parts import _zero_row
 from bt_kernels.variants.fused_apply import Variant as FusedApply
+
+
+@triton.jit
+def zero_row(descriptors, group, batch_index, BLOCK: tl.constexpr):
+    descriptor = descriptors + group * DESCRIPTOR_FIELDS
+    width = tl.load(descriptor + WIDTH)
+    target = tl.load(descriptor + TARGET).to(tl.pointer_type(tl.int32)) + batch_index * width
+    for first in range(0, width, BLOCK):
+        column = first + tl.arange(0, BLOCK)
+        tl.store(target + column, 0, mask=column < width)
 
 
 @triton.jit
@@ -20,7 +29,7 @@ def gather_kernel(descriptors, idx_mapping, num_reqs, BLOCK: tl.constexpr):
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     row = tl.load(idx_mapping + index, mask=index < num_reqs, other=-1).to(tl.int64)
     if row < 0:
-        _zero_row(descriptors, None, group, index, BLOCK)
+        zero_row(descriptors, group, index, BLOCK)
     else:
         width = tl.load(descriptor + WIDTH)
         source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32)) + row * width

@@ -11,7 +11,8 @@ from typing import Literal
 
 from bt_bench.suites.block_tables.workloads.assemble import DUMMY_ROW, step_of_requests
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import INT32_MAX, TableLayout
 
 # Reaches that are and are not multiples of the block size, and a group without a window.

@@ -10,7 +10,8 @@ from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.conformance.features import feature_workloads
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
 from bt_bench.suites.block_tables.workloads.conformance.thresholds import threshold_workloads
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 __all__ = ["CORNERS", "EDGES", "LONG", "conformance_workloads", "random_workload"]

@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from bt_bench.suites.block_tables.workloads.assemble import DUMMY_ROW
-from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 

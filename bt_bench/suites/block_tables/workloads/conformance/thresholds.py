@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
-from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 # Of requests whose tokens a program maps together the first has most, and the second begins behind

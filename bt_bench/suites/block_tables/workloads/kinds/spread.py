@@ -26,7 +26,8 @@ from bt_bench.suites.block_tables.workloads.assemble import (
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.parameters import MAX_MODEL_LEN, MAX_REQS, MAX_TOKENS
-from bt_bench.suites.block_tables.workloads.steps import Int64Array, Workload
+from bt_bench.suites.block_tables.workloads.steps import Int64Array
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import DUMMY_REQUESTS
 
 FEW_ROWS = 8

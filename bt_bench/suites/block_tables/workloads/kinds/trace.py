@@ -15,7 +15,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bt_bench.errors import UsageError
-from bt_bench.protocol import UserFile
 from bt_bench.results import Noun
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.describe import (
@@ -26,11 +25,12 @@ from bt_bench.suites.block_tables.workloads.describe import (
     sizes_of,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
-from bt_bench.suites.block_tables.workloads.serving.columns import Columns
 from bt_bench.suites.block_tables.workloads.serving.limits import fit_lengths, validate_trace
+from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler
-from bt_bench.suites.block_tables.workloads.serving.trace import BUNDLED_TRACES, read_trace
-from bt_bench.suites.block_tables.workloads.steps import Int64Array, Step, Workload
+from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
+from bt_bench.suites.block_tables.workloads.steps import Int64Array, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 
 
 class Window(Noun):
@@ -53,25 +53,10 @@ class Window(Noun):
         return data
 
 
-class TraceParameters(WorkloadParameters):
+class TraceParameters(WorkloadParameters, ServingParameters):
     """Steps of a continuous-batching scheduler that serves the requests of a trace."""
 
     workload: Literal["trace"]
-    trace: Annotated[str, UserFile(tuple(BUNDLED_TRACES))] = Field(
-        min_length=1, description="azure_conv, azure_code, or the path of a CSV or JSONL"
-    )
-    columns: Columns = Columns()
-    rate: float = Field(default=1.0, gt=0, le=10_000, description="factor on the arrival rate")
-    base_ms: float = Field(default=20.0, gt=0, le=10_000, description="a step lasts base_ms …")
-    per_token_us: float = Field(
-        default=5.0, ge=0, le=1_000_000, description="… plus this for each of its tokens"
-    )
-    num_blocks: int | None = Field(
-        default=None,
-        ge=1,
-        le=2_147_483_647,
-        description="blocks per group in the free list; default: enough for every row",
-    )
     window: Window = Window()
 
     def check(self) -> None:
@@ -137,14 +122,14 @@ def _build_from_trace(parameters: TraceParameters) -> Workload:
 
 def _describe_trace(parameters: TraceParameters) -> Description:
     scheduler = Scheduler(parameters)
-    tally = Tally(parameters)
+    tally = Tally(layout_of(parameters))
     while scheduler.advance():
         tally.add(scheduler.batch)
     start = first_step(parameters.window, tally.tokens())
     pool = scheduler.pool
     return Description(
         kind=parameters.workload,
-        **sizes_of(parameters),
+        **sizes_of(layout_of(parameters), parameters.features),
         requests_served=scheduler.num_finished,
         steps=tally.figures(),
         block_allocations=pool.num_allocations,
@@ -165,7 +150,7 @@ def _describe_trace(parameters: TraceParameters) -> Description:
 def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
     """A second pass, since the window may be known only after the first."""
     scheduler = Scheduler(parameters)
-    tally = Tally(parameters)
+    tally = Tally(layout_of(parameters))
     while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
         if scheduler.num_steps > start:
             tally.add(scheduler.batch)

@@ -18,7 +18,7 @@ from bt_bench.suites.block_tables.workloads.assemble import (
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, MAX_TOKENS
-from bt_bench.suites.block_tables.workloads.steps import Workload
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import DUMMY_REQUESTS
 
 DEFAULT_STAGED_WRITES = 32

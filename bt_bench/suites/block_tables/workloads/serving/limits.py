@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from bt_bench.errors import UsageError
 from bt_bench.suites.block_tables.workloads.assemble import blocks_for, layout_of, tokens_per_block
 from bt_bench.suites.block_tables.workloads.serving.block_pool import MAX_BLOCK_ID
+from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
 from bt_bench.suites.block_tables.workloads.serving.trace import Trace, find_trace
 from bt_bench.suites.block_tables.workloads.steps import Int64Array
 
-if TYPE_CHECKING:
-    from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters
 
-
-def pool_size(parameters: TraceParameters) -> int:
+def pool_size(parameters: ServingParameters) -> int:
     """Blocks in the pool that all groups share."""
     if parameters.num_blocks is not None:
         return parameters.num_blocks * len(parameters.block_sizes())
@@ -24,7 +20,7 @@ def pool_size(parameters: TraceParameters) -> int:
     return min(int(parameters.max_num_reqs * sum(layout.widths)), MAX_BLOCK_ID)
 
 
-def validate_trace(parameters: TraceParameters) -> None:
+def validate_trace(parameters: ServingParameters) -> None:
     """Refuses parameters that do not go together, without reading the trace.
 
     Raises:
@@ -50,7 +46,7 @@ def fit_lengths(trace: Trace, max_model_len: int) -> tuple[Int64Array, Int64Arra
     return np.minimum(trace.context_tokens, max_model_len - generated), generated
 
 
-def refuse_oversized(final: Int64Array, parameters: TraceParameters, num_blocks: int) -> None:
+def refuse_oversized(final: Int64Array, parameters: ServingParameters, num_blocks: int) -> None:
     needed = blocks_for(final, tokens_per_block(parameters)).sum(axis=0)
     largest = int(needed.argmax())
     if needed[largest] > num_blocks:

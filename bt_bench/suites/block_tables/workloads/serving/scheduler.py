@@ -35,7 +35,6 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,12 +50,10 @@ from bt_bench.suites.block_tables.workloads.serving.limits import (
     refuse_oversized,
     validate_trace,
 )
+from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
 from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_trace
 from bt_bench.suites.block_tables.workloads.serving.windows import SlidingWindows
 from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
-
-if TYPE_CHECKING:
-    from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters
 
 # What is known of each running request: a row of `Scheduler._live`. From HELD on, the blocks that
 # it holds, one row for each distinct block size (in tokens of the sequence).
@@ -106,7 +103,7 @@ class Scheduler:
         UsageError: as `validate_trace`, or when a request needs more blocks than the pool has.
     """
 
-    def __init__(self, parameters: TraceParameters, trace: Trace | None = None) -> None:
+    def __init__(self, parameters: ServingParameters, trace: Trace | None = None) -> None:
         if trace is None:
             validate_trace(parameters)
             trace = read_trace(parameters.trace, parameters.rate, parameters.columns)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables.workloads import BatchParameters
-from bt_bench.suites.block_tables.workloads.steps import Workload
+from bt_bench.suites.block_tables.workloads.workload import Workload
 
 
 def parameters(**changes: Any) -> BatchParameters:

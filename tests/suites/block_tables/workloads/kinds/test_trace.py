@@ -18,7 +18,8 @@ from bt_bench.suites.block_tables.workloads import (
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.kinds.trace import first_step, tokens_per_step
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
-from bt_bench.suites.block_tables.workloads.steps import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
 REQUESTS = [(0.05 * i, 10 + 7 * (i % 5), 4 + i % 9) for i in range(30)]

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 
 from bt_bench.analysis.figures import MethodLine, method_lines
 from bt_bench.analysis.statistics.samples import median, percentile
-from bt_bench.results import (
-    Calibration,
-    Injection,
-    Method,
-    Quantity,
-    format_number,
-    format_percent,
-)
+from bt_bench.base import format_number, format_percent
+from bt_bench.results import Calibration, Injection, Method, Quantity
 
 DEVICE_METHODS = (Method.PROFILER, Method.GRAPH_SLOPE)
 METHOD_TITLES = {

@@ -12,7 +12,7 @@ import os
 import stat
 from pathlib import Path
 
-from bt_bench.results.atomic import refusal_of
+from bt_bench.base.atomic import refusal_of
 
 
 def open_own(path: Path, flags: int) -> int:

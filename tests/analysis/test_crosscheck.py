@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.factories import make_calibration, make_case, make_launches
 
-from bt_bench.analysis.run.crosscheck import (
+from bt_bench.analysis.crosscheck import (
     TOLERANCE_PERCENT,
     TOLERANCE_US,
     Crosscheck,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bt_bench.results.units import format_bytes, format_number, format_percent
+from bt_bench.base.units import format_bytes, format_number, format_percent
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from bt_bench.base.atomic import descriptor_of, is_stream, replacing, target_of, write_text
+from bt_bench.base.files import write_text as write_named
 from bt_bench.errors import UsageError
-from bt_bench.results.atomic import descriptor_of, is_stream, replacing, target_of, write_text
-from bt_bench.results.files import write_text as write_named
 
 FULL = Path("/dev/full")
 
@@ -129,7 +129,7 @@ def test_stdout_goes_on_where_it_is(tmp_path: Path, target: str, mode: str) -> N
     log = tmp_path / "log"
     log.write_text("earlier\n" if mode == "a" else "")
     code = (
-        "from pathlib import Path; from bt_bench.results.atomic import write_text;"
+        "from pathlib import Path; from bt_bench.base.atomic import write_text;"
         "print('before'); write_text(Path('link'), 'text\\n'); print('after')"
     )
     with log.open(mode) as stdout:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bt_bench.worker import git
+from bt_bench.base import git
 
 
 @pytest.fixture

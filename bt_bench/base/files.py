@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from bt_bench.base import atomic
+from bt_bench.base.units import format_bytes
 from bt_bench.errors import UsageError, nearest
-from bt_bench.results import atomic
-from bt_bench.results.units import format_bytes
 
 STDIN = "-"
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 20
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that the user has named: see `bt_bench.results.atomic.writing`.
+    """Writes a file that the user has named: see `bt_bench.base.atomic.writing`.
 
     A reader of a regular file sees its old text or its new one, never half of it.
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from bt_bench.errors import UsageError
-from bt_bench.names import Path
 from bt_bench.processes import Sealed
 from bt_bench.protocol import (
     Explorer,
@@ -34,6 +33,7 @@ from bt_bench.protocol import (
     runs_here,
     varied_workload,
 )
+from bt_bench.worker.checking.plain_scenarios import Action, Instance, Rewind, Scenario, Step
 
 if TYPE_CHECKING:
     from bt_bench.worker.checking.plain_player import PlainPlayer
@@ -42,64 +42,6 @@ GARBAGE = -1000  # what the simplest scenarios fill outputs with
 _EDGES = (0, -1, 1, 7, 2**31 - 1, -(2**31))  # where nothing was written, these look like results
 _MOST_ACTIONS = {False: 16, True: 96}  # by whether the scenario is a deep one
 _SHARES = (0.45, 0.35, 0.15, 0.05)  # of scenarios with one workload or instance, two, and so on
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An instance of the variant; it is set up before its first action.
-
-    Args:
-        workload: which of the scenario's workloads it is driven through.
-        path: of the operations that are called in its steps, until it is rewound.
-        like: it is set up by `Driver.like`, if another instance of its workload is there.
-        shares: it is given the very inputs that other such instances are given.
-    """
-
-    workload: int
-    path: Path
-    like: bool
-    shares: bool
-
-
-@dataclass(frozen=True)
-class Step:
-    """An instance goes through its next step.
-
-    Args:
-        instance: which of the scenario's.
-        fill: number that makes the garbage in its outputs before; `None`: what is there stays.
-        again: how many times each call that may be is made once more.
-    """
-
-    instance: int
-    fill: int | None
-    again: int = 0
-
-
-@dataclass(frozen=True)
-class Rewind:
-    """An instance is put back before the first step.
-
-    Args:
-        instance: which of the scenario's.
-        path: of the operations that are called in its steps from here on.
-    """
-
-    instance: int
-    path: Path
-
-
-Action = Step | Rewind
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Workloads with their names, instances that are driven through them, and what these do."""
-
-    names: tuple[str, ...]
-    workloads: tuple[Workload, ...]
-    instances: tuple[Instance, ...]
-    actions: tuple[Action, ...]
 
 
 def explorer_of(suite: Suite) -> Explorer:
@@ -128,6 +70,10 @@ class HostedExplorer(Explorer):
     def title(self, scenario: Any) -> str:
         """See the base class."""
         return at_suite(self._ref, _ask_for_title, self._ref, scenario)
+
+    def is_large(self, scenario: Any) -> bool:
+        """See the base class."""
+        return at_suite(self._ref, _ask_whether_large, self._ref, scenario)
 
     def lines(self, scenario: Any) -> Sequence[str]:
         """See the base class."""
@@ -158,6 +104,11 @@ def _ask_for_scenario(ref: SuiteRef, source: Source) -> Sealed:
 def _ask_for_title(ref: SuiteRef, scenario: Any) -> str:
     with running(load_suite(ref), "title of the explorer"):
         return str(_explorer_here(ref).title(scenario))
+
+
+def _ask_whether_large(ref: SuiteRef, scenario: Any) -> bool:
+    with running(load_suite(ref), "is_large of the explorer"):
+        return bool(_explorer_here(ref).is_large(scenario))
 
 
 def _ask_for_lines(ref: SuiteRef, scenario: Any) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.report.document import Cell, Heading, Table, inert, numbered_notes
+from bt_bench.base.document import Cell, Heading, Table, inert, numbered_notes
 
 
 @pytest.mark.parametrize(

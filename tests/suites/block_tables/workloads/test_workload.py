@@ -11,7 +11,8 @@ import pytest
 from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
-from bt_bench.suites.block_tables.workloads.steps import Append, Workload
+from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import (
     CONTEXT_PARALLELISM,
     CUSTOM_OUTPUTS,

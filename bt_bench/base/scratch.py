@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from bt_bench.results.own_files import lock
+from bt_bench.base.own_files import lock
 
 _PREFIX, _FOLDER, _LOCK = "bt-bench-", ".d", ".lock"
 

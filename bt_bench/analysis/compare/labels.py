@@ -1,0 +1,29 @@
+"""Labels of results that are compared: each is the only one of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bt_bench.errors import UsageError
+from bt_bench.results import VariantResult
+
+
+def unique_labels(
+    results: Sequence[VariantResult], labels: Sequence[str] | None = None
+) -> list[str]:
+    """A label per result: as given, else the variant, with its run where names are ambiguous."""
+    if labels is None:
+        names = [result.variant.name for result in results]
+        labels = [
+            name if names.count(name) == 1 else f"{name} ({result.run_id})"
+            for name, result in zip(names, results, strict=True)
+        ]
+    if len(labels) != len(results):
+        raise UsageError(f"got {len(labels)} labels for {len(results)} results")
+    unique: list[str] = []
+    for label in labels:
+        candidate, number = label, 2
+        while candidate in unique:
+            candidate, number = f"{label} #{number}", number + 1
+        unique.append(candidate)
+    return unique

@@ -1,0 +1,88 @@
+"""Basics that know nothing of measurements: files, texts, the document of a report, git."""
+
+from __future__ import annotations
+
+from bt_bench.base.atomic import (
+    TEMPORARY_SUFFIX,
+    descriptor_of,
+    is_null_device,
+    is_open_as,
+    is_stream,
+    refusal_of,
+    target_of,
+)
+from bt_bench.base.collection import no_collection
+from bt_bench.base.document import (
+    ABSENT,
+    Block,
+    Bullets,
+    Cell,
+    Document,
+    Heading,
+    Section,
+    Table,
+    Tone,
+    inert,
+    numbered_notes,
+    one_line,
+)
+from bt_bench.base.files import (
+    STDIN,
+    compact_json,
+    like,
+    limited,
+    name_of,
+    naming,
+    read_text,
+    replacing,
+    write_text,
+)
+from bt_bench.base.git import git_command, git_environment, without_another_git
+from bt_bench.base.own_files import lock, open_own
+from bt_bench.base.scratch import scratch_folder
+from bt_bench.base.selecting import select_names
+from bt_bench.base.units import format_bytes, format_number, format_percent, format_share, unit_text
+
+__all__ = [
+    "ABSENT",
+    "STDIN",
+    "TEMPORARY_SUFFIX",
+    "Block",
+    "Bullets",
+    "Cell",
+    "Document",
+    "Heading",
+    "Section",
+    "Table",
+    "Tone",
+    "compact_json",
+    "descriptor_of",
+    "format_bytes",
+    "format_number",
+    "format_percent",
+    "format_share",
+    "git_command",
+    "git_environment",
+    "inert",
+    "is_null_device",
+    "is_open_as",
+    "is_stream",
+    "like",
+    "limited",
+    "lock",
+    "name_of",
+    "naming",
+    "no_collection",
+    "numbered_notes",
+    "one_line",
+    "open_own",
+    "read_text",
+    "refusal_of",
+    "replacing",
+    "scratch_folder",
+    "select_names",
+    "target_of",
+    "unit_text",
+    "without_another_git",
+    "write_text",
+]

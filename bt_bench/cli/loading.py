@@ -1,0 +1,72 @@
+"""What a command line names: configs, names of variants and operations, folders of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bt_bench.config import SweepSpec
+
+
+def names_given(option: str, text: str | None) -> list[str] | None:
+    """`a,b` as a list; `None` where the option was not given.
+
+    Raises:
+        UsageError: if there is no name in it.
+    """
+    from bt_bench.errors import UsageError
+
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"{option} names none; expected one or more")
+    return names
+
+
+def joined(patterns: Sequence[str] | None) -> str | None:
+    """The patterns of all `-k` as one text; `None` without any."""
+    return ",".join(patterns) if patterns else None
+
+
+def kernel_folders(
+    folders: Sequence[Path] | None, spec: SweepSpec | None = None, start: Path | None = None
+) -> list[Path]:
+    """Return folders of variants by flag or environment, else the config's, else the project's.
+
+    Args:
+        folders: by flag or environment.
+        spec: the config.
+        start: a folder of the project; `None`: the working directory.
+    """
+    from bt_bench.config import read_settings
+
+    if folders:
+        return list(folders)
+    if spec is not None and spec.kernels:
+        return [Path(folder) for folder in spec.kernels]
+    return list(read_settings(start or Path.cwd()).kernels)
+
+
+def load_spec(
+    config: str,
+    *,
+    suite: str | None = None,
+    variants: str | None = None,
+    operations: str | None = None,
+    select: Sequence[str] | None = None,
+    overrides: Sequence[str] | None = None,
+) -> SweepSpec:
+    """The config with the options of the command line."""
+    from bt_bench.config import load_config
+
+    return load_config(
+        config,
+        overrides=overrides or (),
+        variants=names_given("--variants", variants),
+        operations=names_given("--operations", operations),
+        suite=suite,
+        select=joined(select),
+    )

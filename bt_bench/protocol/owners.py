@@ -1,0 +1,78 @@
+"""Tells whose code something is: the suite of an object, its files and lines, and its errors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.protocol.refs import MODULE, folder_at, place_in, ref_of_value, suite_at
+
+if TYPE_CHECKING:
+    from bt_bench.protocol.suite import Suite
+
+
+def suite_of(value: object) -> Suite:
+    """The suite that an object, such as a workload, belongs to."""
+    suite: Suite = suite_at(ref_of_value(value))
+    return suite
+
+
+def folder_of(suite: Suite) -> Path:
+    """The folder of a suite."""
+    return folder_at(ref_of_value(suite))
+
+
+def place_of(suite: Suite) -> Path:
+    """The file that defines a suite, for messages."""
+    return folder_of(suite) / f"{MODULE}.py"
+
+
+def line_of(suite: Suite, *parts: Callable[..., Any]) -> str:
+    """Name file and line of a part of a suite's code, for messages.
+
+    Args:
+        suite: the suite.
+        parts: functions or classes; the first that lies in the suite's own folder.
+    """
+    folder = folder_of(suite)
+    for part in parts:
+        try:
+            found = inspect.unwrap(part)
+            path = Path(inspect.getsourcefile(found) or "")
+            if path.is_relative_to(folder):
+                lines, first = inspect.getsourcelines(found)
+                decorated = takewhile(lambda line: line.lstrip().startswith("@"), lines)
+                return f"{path}:{max(1, first) + len(list(decorated))}"
+        except (OSError, TypeError, ValueError):  # not of a file
+            continue
+    return str(place_of(suite))
+
+
+@contextmanager
+def running(suite: Suite, what: str) -> Iterator[None]:
+    """Makes whatever the code of a user's suite raises in the block an error of the user's.
+
+    Args:
+        suite: the suite; one that comes with bt-bench has defects, as all of bt-bench.
+        what: what runs, such as `build`.
+
+    Raises:
+        UsageError: in place of any exception but those of bt-bench, naming file and line.
+    """
+    ref = ref_of_value(suite)
+    try:
+        yield
+    except (BtBenchError, MemoryError):
+        raise
+    except Exception as error:
+        if ref.folder is None:
+            raise
+        raise UsageError(
+            f"{place_in(ref.folder, error)}: {what} of suite {suite.name!r} failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error

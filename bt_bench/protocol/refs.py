@@ -1,0 +1,140 @@
+"""Says where suites are: those that come with bt-bench by name, a user's own by its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bt_bench.errors import UsageError, names_hint
+from bt_bench.names import DEFAULT_SUITE
+from bt_bench.results import Noun
+
+_SHIPPED = "bt_bench.suites"
+FOLDER = Path(__file__).resolve().parents[1] / "suites"
+MODULE = "suite"
+_PREFIX = "bt_bench_suite_"
+
+
+class SuiteRef(Noun):
+    """Where a suite is.
+
+    Args:
+        name: of a suite that comes with bt-bench, or of the folder.
+        folder: of a user's suite, absolute; `None` for one that comes with bt-bench.
+    """
+
+    name: str = DEFAULT_SUITE
+    folder: Path | None = None
+
+    @property
+    def package(self) -> str:
+        """The package that its modules are loaded as."""
+        if self.folder is None:
+            return f"{_SHIPPED}.{self.name}"
+        digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
+        return f"{_PREFIX}{digest}"
+
+
+DEFAULT_REF = SuiteRef()
+"""The suite where none is named."""
+
+LOADED: dict[str, SuiteRef] = {}
+"""The suites whose modules are loaded, by the package of these."""
+
+_loaders: list[Callable[[SuiteRef], Any]] = []
+
+
+def load_suites_by(load: Callable[[SuiteRef], Any]) -> None:
+    """Set what `suite_at` calls: `load_suite`, whose module knows all that suites are made of."""
+    _loaders[:] = [load]
+
+
+def suite_at(ref: SuiteRef) -> Any:
+    """Load a suite, as `load_suite` does; for what suites themselves are made of."""
+    return _loaders[0](ref)
+
+
+def shipped_suites() -> list[str]:
+    """Names of the suites that come with bt-bench."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{MODULE}.py"))
+
+
+def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRef:
+    """The suite of a name or a folder; nothing of it is run.
+
+    Args:
+        given: a name, or the path of a folder.
+        relative_to: folder that the path is relative to.
+        where: what gave it, for messages.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if not given:
+        raise UsageError(f"{where}: no name; expected the folder of a suite, or its name")
+    if given in shipped_suites():
+        return SuiteRef(name=given)
+    try:
+        folder = Path(os.path.realpath(relative_to / given))  # `resolve` fails for loops of links
+        is_folder, has_file = folder.is_dir(), (folder / f"{MODULE}.py").is_file()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where} {given!r}: not a path of a folder: {error}") from None
+    if has_file:
+        return SuiteRef(name=folder.name, folder=folder)
+    if is_folder:
+        raise UsageError(f"{where} {given}: the folder holds no {MODULE}.py; see docs/suites.md")
+    if folder.exists():
+        raise UsageError(f"{where} {given}: is a file; expected the folder of a suite")
+    hint = names_hint(given, shipped_suites())
+    raise UsageError(f"{where} {given}: no such folder, nor a suite of that name; {hint}")
+
+
+def ref_of(kind: type[Any]) -> SuiteRef:
+    """The suite whose modules define a class.
+
+    Raises:
+        LookupError: for a class of no suite.
+    """
+    for base in kind.__mro__:
+        module = base.__module__
+        if module.startswith(f"{_SHIPPED}."):
+            return SuiteRef(name=module.split(".")[2])
+        found = LOADED.get(module.partition(".")[0])
+        if found is not None:
+            return found
+    raise LookupError(
+        f"{kind.__module__}.{kind.__qualname__} is of no suite; define it in a module of the "
+        "suite's folder, and import that relatively, as in `from .parameters import …`"
+    )
+
+
+def ref_of_value(value: object) -> SuiteRef:
+    """Return the suite that an object, such as a workload, belongs to.
+
+    Raises:
+        LookupError: for an object of no suite.
+    """
+    told: SuiteRef | None = getattr(value, "hosted_at", None)
+    return told or ref_of(type(value))
+
+
+def folder_at(ref: SuiteRef) -> Path:
+    """The folder of a suite, which need not be loaded."""
+    return ref.folder or FOLDER / ref.name
+
+
+def place_in(folder: Path, error: BaseException) -> str:
+    """File and line of the last frame of an error that lies in a folder."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    place = str(folder / f"{MODULE}.py")
+    frame = error.__traceback__
+    while frame is not None:
+        path = Path(frame.tb_frame.f_code.co_filename)
+        if path.is_relative_to(folder):
+            place = f"{path}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return place
