@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections import Counter
@@ -140,7 +141,7 @@ def check(
     - `bt-bench check --variants fused --scenario 17`
     - `bt-bench check --kernels ./my_kernels --scenario reports/check/mine-17.json`
     """
-    wanted = _wanted(scenario, explore, deep=deep)
+    wanted = _wanted(scenario, explore, seed, deep=deep)
     paths = paths or require_paths
     if paths and wanted == range(0):
         raise UsageError(
@@ -169,11 +170,11 @@ def check(
     from bt_bench.protocol import load_suite
     from bt_bench.runs import (
         BATCH,
-        LIMIT_SECONDS,
         PROCESSES,
         Exploring,
         check_memory,
         check_spec,
+        limit_seconds,
         read_found,
     )
     from bt_bench.worker import Noticing
@@ -191,7 +192,9 @@ def check(
     known = load_suite(spec.suite)
     recipes: Sequence[Recipe] = ()
     numbers = range(0)
+    of = f"seed {spec.plan.seed}"
     if isinstance(wanted, Path):
+        of = str(wanted)
         recipes, doubt = read_found(wanted, known)
         if doubt:
             print(f"bt-bench: warning: {visible(doubt)}", file=sys.stderr, flush=True)
@@ -229,14 +232,15 @@ def check(
                 print(line)
             for line in () if as_json or show_all else _summed_up(outcomes):
                 print(line, flush=True)
+        limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
-        repeating = " ".join(
-            [
-                config,
-                *([] if suite is None else [f"--suite {suite}"]),
-                *(f"--kernels {folder}" for folder in kernels or ()),
-            ]
+        repeating = _repeating(
+            [*([] if config == "-" else [config])],
+            *([("--suite", suite)] if suite is not None else []),
+            *(("--kernels", folder) for folder in kernels or ()),
+            *(("--vllm-source", folder) for folder in vllm_source or ()),
+            *([("--device", device)] if device not in (None, "auto") else []),
         )
         if right and (recipes or numbers):
             with references, ExitStack() as beside, told_on_stderr() as tell:
@@ -253,13 +257,14 @@ def check(
                         f"exploring {arm}: {played} of {of} scenarios", seconds
                     ),
                 )
-                for one in exploring.explore(right, numbers, recipes, LIMIT_SECONDS[deep]):
+                for one in exploring.explore(right, numbers, recipes, limit):
                     explored.append(one)
-                    again[one.variant] = _stored(known, one)
+                    if one.found is not None and one.found.needs:
+                        given = str(wanted) if recipes else _stored(known, one)
+                        again[one.variant] = given or _by_numbers(one.found)
                     if not as_json:
-                        text = _explored_text(
-                            one, spec.plan.seed, repeating, again[one.variant], paths=paths
-                        )
+                        command = _again(one, repeating, again.get(one.variant, ""))
+                        text = _explored_text(one, of, command, paths=paths)
                         print(text, flush=True)
     counts = Counter(map(_status, outcomes)) + Counter(map(_explored_status, explored))
     if as_json:
@@ -271,7 +276,9 @@ def check(
         skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
         both = _branches_text(explored)
         print(f"{counts['ok']} passed, {counts['failed']} failed{skipped}, on {kind}{both}")
-    lacking = require_paths and any(map(_unexcused, explored))
+    lacking = list(filter(None, map(_unreached, explored))) if require_paths else []
+    for line in lacking:
+        print(f"bt-bench: --require-paths: {line}", file=sys.stderr, flush=True)
     return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
 
@@ -312,7 +319,9 @@ def _number_of(outcomes: Sequence[Outcome]) -> str:
     return f"{checks} of {workloads} workload{'s' * (workloads != 1)}"
 
 
-def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range | Path:
+def _wanted(
+    scenario: str | None, explore: str | None, seed: int | None, *, deep: bool
+) -> range | Path:
     """The scenarios to play, by their numbers or in a file."""
     from bt_bench.runs import SCENARIOS
 
@@ -328,6 +337,11 @@ def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range |
     path = Path(scenario)
     first, dash, last = scenario.partition("-")
     if path.suffix == ".json" or path.is_file():
+        if deep or seed is not None:
+            raise UsageError(
+                f"--scenario {scenario}: the scenarios of a file have a seed and a depth of their own; "
+                "leave out --deep and --seed"
+            )
         return path
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise UsageError(
@@ -340,13 +354,32 @@ def _wanted(scenario: str | None, explore: str | None, *, deep: bool) -> range |
     return numbers
 
 
+def _repeating(words: list[str], *options: tuple[str, object]) -> str:
+    """Write arguments as a shell takes them."""
+    return shlex.join([*words, *(str(part) for option in options for part in option)])
+
+
+def _again(one: Explored, repeating: str, scenario: str) -> str:
+    """Return the command that shows a fault again; empty without one."""
+    if not scenario:
+        return ""
+    return f"bt-bench check {repeating} --variants {one.variant} --scenario {scenario}".replace(
+        "  ", " "
+    )
+
+
+def _by_numbers(found: Found) -> str:
+    """Name scenarios where they are not stored: by what they are drawn from."""
+    source = found.needs[-1].source
+    return f"{_numbers_of(found)} --seed {source.seed}{' --deep' * source.deep}"
+
+
 def _stored(suite: Suite, one: Explored) -> str:
-    """Store a fault, and return what `--scenario` needs to show it again: a file, else numbers."""
+    """Store a fault, and return the name of the file; empty if it cannot be written."""
     from bt_bench.config import read_settings
     from bt_bench.runs import store_found
 
-    if one.found is None or not one.found.needs:
-        return ""
+    assert one.found is not None
     folder = (read_settings(Path.cwd()).reports or Path("reports")) / "check"
     try:
         path = store_found(folder, suite, one.variant, one.found)
@@ -357,7 +390,7 @@ def _stored(suite: Suite, one: Explored) -> str:
             file=sys.stderr,
             flush=True,
         )
-    return _numbers_of(one.found)
+    return ""
 
 
 def _numbers_of(found: Found) -> str:
@@ -372,29 +405,32 @@ def _explored_status(one: Explored) -> str:
     return "ok" if one.found is None and not one.stopped else "failed"
 
 
-def _explored_text(one: Explored, seed: int, repeating: str, again: str, *, paths: bool) -> str:
-    """One variant's lines.
+def _explored_text(one: Explored, of: str, again: str, *, paths: bool) -> str:
+    """Return one variant's lines.
 
     Args:
         one: how it did.
-        seed: of the scenarios.
-        repeating: what a command needs besides variant and scenario.
-        again: what `--scenario` needs.
+        of: where its scenarios are from.
+        again: the command that shows its fault again; empty without one.
         paths: whether to list what scenarios did not reach.
     """
     if one.skipped:
         return f"skipped {one.variant} · explored · {one.skipped}"
-    took = f"{_scenarios(one.scenarios)} of seed {seed} in {one.seconds:.0f} s"
+    took = f"{_scenarios(one.scenarios)} of {of} in {one.seconds:.0f} s"
     found = one.found
     if one.stopped:
         return (
             f"FAILED  {one.variant} · explored · {took}\n"
-            f"        hung: {one.wanted - one.scenarios} of {one.wanted} scenarios were not played "
-            "in the time that they should need tenfold; nothing is known of them"
+            f"        given up: {one.wanted - one.scenarios} of {one.wanted} scenarios were not "
+            "played in many times the time that they should take; nothing is known of them"
         )
     if found is None:
         return "\n".join(
-            [f"ok      {one.variant} · explored · {took}", *_coverage_lines(one, listed=paths)]
+            [
+                f"ok      {one.variant} · explored · {took}",
+                *(f"        not tried: {text}" for text in one.not_tried),
+                *_coverage_lines(one, listed=paths),
+            ]
         )
     lines = [
         f"FAILED  {one.variant} · scenario {found.number}, {found.title} · {took}",
@@ -402,9 +438,24 @@ def _explored_text(one: Explored, seed: int, repeating: str, again: str, *, path
         *(f"          {line}" for line in found.lines),
     ]
     if again:
-        command = f"bt-bench check {repeating} --variants {one.variant} --scenario {again}"
-        lines.append(f"        again: {command}")
+        lines.append(f"        again: {again}")
     return "\n".join(lines)
+
+
+def _unreached(one: Explored) -> str:
+    """Say what `--require-paths` misses of a variant; empty if it misses nothing."""
+    if one.skipped or one.found is not None:
+        return ""
+    if one.coverage is None:
+        return f"{one.variant}: the lines that ran in one of its processes are unknown"
+    lines = sum(each.last - each.first + 1 for each in _unexcused(one))
+    ways = sum(not each.excuse for each in one.coverage.one_sided)
+    if not lines and not ways:
+        return ""
+    return (
+        f"{one.variant}: {lines} lines of its own code were not reached, and {ways} branches went "
+        "one way only; --paths lists them, and a comment '# unreached: REASON' excuses one"
+    )
 
 
 def _unexcused(one: Explored) -> list[Unreached]:
@@ -485,6 +536,7 @@ def _document(
                 "wanted": one.wanted,
                 "seconds": round(one.seconds, 3),
                 "skipped": one.skipped or None,
+                "not_tried": list(one.not_tried),
                 "lines": None
                 if one.coverage is None
                 else {
@@ -507,7 +559,7 @@ def _document(
                     "reason": one.found.reason.model_dump(),
                     "lines": list(one.found.lines),
                     "numbers": _numbers_of(one.found),
-                    "again": again[one.variant] or None,
+                    "again": again.get(one.variant),
                 },
             }
             for one in explored

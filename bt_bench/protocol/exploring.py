@@ -107,6 +107,9 @@ class Recipe:
 class Player(ABC):
     """Plays a scenario on a variant or on the reference; where torch may be loaded."""
 
+    not_tried: Sequence[str] = ()
+    """What the last one left out of its scenario for lack of memory or the like, in words."""
+
     @abstractmethod
     def play(
         self, variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None

@@ -6,12 +6,12 @@ from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.estimate import duration_text, estimate_seconds
 from bt_bench.runs.explore import (
     BATCH,
-    LIMIT_SECONDS,
     PROCESSES,
     SCENARIOS,
     Explored,
     Exploring,
     Found,
+    limit_seconds,
 )
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
@@ -52,7 +52,6 @@ __all__ = [
     "BATCH",
     "BUILD_SECONDS",
     "DEFAULT_LOOKS",
-    "LIMIT_SECONDS",
     "MAX_LOOK",
     "PROCESSES",
     "SCENARIOS",
@@ -82,6 +81,7 @@ __all__ = [
     "estimate_seconds",
     "facts_of",
     "isolations",
+    "limit_seconds",
     "locate",
     "location_in",
     "lost_between",

@@ -41,8 +41,8 @@ from bt_bench.worker import (
     in_common,
 )
 
-# Each further try of these takes a new process.
-_OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.TAMPERED)
+# Each further try of these takes a new process, and the time until a call counts as hung.
+_OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.HUNG, ReasonCode.TAMPERED)
 BATCH = 4  # scenarios that are played before any is compared
 
 SCENARIOS = {False: 98, True: 400}
@@ -55,11 +55,15 @@ On a GPU most of the time is that of compiling: on 16 cores `one_launch` took 59
 and over 110 s with 4 while nothing was compiled, 15 and 18 s after that.
 """
 
-LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
-"""For each variant, likewise. It ends what hangs, and far from ends what is only slow."""
+_LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
 
 SHRINK_SECONDS = 20.0
 MOST_LINES = 24
+
+
+def limit_seconds(scenarios: int, *, deep: bool) -> float:
+    """Return after how long a variant is given up: far more than so many scenarios take."""
+    return _LIMIT_SECONDS[deep] * max(1.0, scenarios / SCENARIOS[deep])
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Found:
         title: what it was made for.
         reason: what is wrong, of the smallest scenario that shows it.
         lines: how that one is set up, and its calls; the last is the one that shows it.
-        needs: the scenarios to play, in order, to see it again; none if no scenario was played.
+        needs: the scenarios to play in a fresh process, in order, to see it again; none if that
+            does not show it.
     """
 
     number: int
@@ -94,6 +99,7 @@ class Explored:
         skipped: why it was not explored.
         coverage: which lines and branches of its own code the scenarios ran; `None` if that is
             not known.
+        not_tried: what scenarios left out for lack of memory or the like, in words.
     """
 
     variant: str
@@ -103,6 +109,7 @@ class Explored:
     found: Found | None = None
     skipped: str = ""
     coverage: Coverage | None = None
+    not_tried: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> bool:
@@ -154,6 +161,7 @@ class _SoFar:
         until: when it is given up.
         played: how many were right.
         first_wrong: the place of the first that was not.
+        not_tried: what they left out, in words, each once.
     """
 
     wanted: int
@@ -161,6 +169,7 @@ class _SoFar:
     until: float
     played: int = 0
     first_wrong: float = math.inf
+    not_tried: dict[str, None] = field(default_factory=dict)
 
 
 class Exploring:
@@ -254,9 +263,6 @@ class Exploring:
         ]
         try:
             self._play(arm, lanes[0], so_far)
-        except BaseException:
-            so_far.first_wrong = -1  # nobody goes on
-            raise
         finally:
             wait(waiting)  # or a process would be asked twice at once
         for each in waiting:
@@ -268,10 +274,10 @@ class Exploring:
             assert lane.wrong is not None
             found = self._found(arm, lane.runner, lane.played, *lane.wrong)
             return Explored(arm, lane.at + 1, so_far.wanted, taken, found)
-        if not self._lines:
-            return Explored(arm, so_far.played, so_far.wanted, taken)
-        coverage = self._coverage(arm)
-        return Explored(arm, so_far.played, so_far.wanted, taken, coverage=coverage)
+        coverage = self._coverage(arm) if self._lines else None
+        not_tried = tuple(so_far.not_tried)
+        played, wanted = so_far.played, so_far.wanted
+        return Explored(arm, played, wanted, taken, coverage=coverage, not_tried=not_tried)
 
     def _coverage(self, arm: str) -> Coverage | None:
         """Count what ran of an arm in all processes; `None` if one of them cannot tell."""
@@ -283,6 +289,13 @@ class Exploring:
 
     def _play(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
         """Play the batches of a process, up to its first scenario on which the arm is wrong."""
+        try:
+            self._play_batches(arm, lane, so_far)
+        except BaseException:
+            so_far.first_wrong = -1  # nobody goes on
+            raise
+
+    def _play_batches(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
         for begin, batch in lane.batches:
             if begin > so_far.first_wrong or time.monotonic() > so_far.until:
                 return
@@ -290,7 +303,7 @@ class Exploring:
                 made = [self._made(recipe) for recipe in batch]
                 is_large = any(map(self._explorer.is_large, made))
             with self._large_is_played if is_large else nullcontext():
-                failing = self._first_wrong(arm, lane.runner, made)
+                failing = self._first_wrong(arm, lane.runner, made, so_far.not_tried)
             with self._one_at_a_time:
                 if failing is not None:
                     at, difference = failing
@@ -308,9 +321,20 @@ class Exploring:
             return self._explorer.made(recipe)
 
     def _first_wrong(
-        self, arm: str, runner: Runner, scenarios: Sequence[Any]
+        self,
+        arm: str,
+        runner: Runner,
+        scenarios: Sequence[Any],
+        not_tried: dict[str, None] | None = None,
     ) -> tuple[int, _Difference] | None:
-        """The first scenario on which an arm is wrong."""
+        """Return the place of the first scenario on which an arm is wrong, and what differs.
+
+        Args:
+            arm: that plays.
+            runner: of its process.
+            scenarios: in order.
+            not_tried: gets what they leave out.
+        """
         task = Play(tuple(scenarios), lines=self._lines)
         finished = runner.run(task, [arm])
         with self._reference_is_asked:
@@ -318,12 +342,14 @@ class Exploring:
         if arm in finished.failed:  # it took its process with it: which of them did?
             reason = finished.failed[arm]
             if len(scenarios) == 1:
-                return 0, _Difference(0, reason.code, reason)
+                return 0, _Difference(runner.calls_made, reason.code, reason)
             for at, scenario in enumerate(scenarios):
                 failing = self._first_wrong(arm, runner, [scenario])
                 if failing is not None:
                     return at, failing[1]
             return len(scenarios) - 1, _Difference(0, reason.code, reason)
+        if not_tried is not None:
+            not_tried.update((text, None) for each in finished.value for text in each.not_tried)
         for at, (one, other) in enumerate(zip(wanted, finished.value, strict=True)):
             difference = _difference(one, other)
             if difference is not None:
@@ -338,28 +364,63 @@ class Exploring:
         scenario: Any,
         difference: _Difference,
     ) -> Found:
-        """Tell what is wrong in a scenario, the last of those that a process played."""
+        """Tell what is wrong in a scenario, the last of those that a process played.
+
+        What is told is seen in a fresh process, but for what hangs, which takes too long.
+        """
         recipe = played[-1]
-        number = recipe.source.number
-        title = self._explorer.title(scenario)
-        alone = self._first_wrong(arm, runner, [scenario])
-        if alone is None:
-            reason = difference.reason or Reason(
-                code=ReasonCode.WRONG_RESULT, message=difference.name
-            )
-            message = (
-                f"call {difference.place + 1}: {reason.message}; right when it is played again on "
-                "its own"
-            )
-            lines = tuple(self._explorer.lines(scenario))
-            again = Reason(code=reason.code, message=message)
-            return Found(number, title, again, _cut(lines), tuple(played))
-        difference = alone[1]
-        if difference.reason is None or difference.reason.code not in _OF_THE_PROCESS:
-            recipe, scenario, difference = self._shrunk(arm, runner, recipe, scenario, difference)
-        lines = tuple(self._explorer.lines(scenario))
+        number, title = recipe.source.number, self._explorer.title(scenario)
+        if difference.name != ReasonCode.HUNG:
+            runner.renew()
+            alone = self._first_wrong(arm, runner, [scenario])
+            if alone is None:
+                return self._found_among(arm, runner, played, scenario, difference)
+            difference = alone[1]
+        cut = Change(Cut.UNTIL, difference.place)
+        until = self._explorer.until(scenario, difference.place)
+        if difference.name in _OF_THE_PROCESS:
+            if difference.name != ReasonCode.TAMPERED:  # which is seen once all calls are made
+                recipe, scenario = replace(recipe, changes=(*recipe.changes, cut)), until
+        else:
+            shrunk = self._shrunk(arm, runner, recipe, scenario, difference)
+            runner.renew()
+            again = self._first_wrong(arm, runner, [shrunk[1]])
+            if again is not None and again[1].name == shrunk[2].name:
+                recipe, scenario, difference = shrunk[0], shrunk[1], again[1]
+            else:  # it was wrong because of those that were tried before
+                recipe, scenario = replace(recipe, changes=(*recipe.changes, cut)), until
         told = self._told(arm, runner, scenario, difference)
+        lines = tuple(self._explorer.lines(scenario))
         return Found(number, title, told, _cut(lines), (recipe,))
+
+    def _found_among(
+        self,
+        arm: str,
+        runner: Runner,
+        played: Sequence[Recipe],
+        scenario: Any,
+        difference: _Difference,
+    ) -> Found:
+        """Tell what is wrong in a scenario that is right in a process of its own."""
+        reason = difference.reason or Reason(code=ReasonCode.WRONG_RESULT, message=difference.name)
+        message = f"call {difference.place + 1}: {reason.message}; right when played on its own"
+        needs: tuple[Recipe, ...] = ()
+        if len(played) > 1:
+            runner.renew()
+            again = self._first_wrong(arm, runner, [self._made(recipe) for recipe in played])
+            needs = () if again is None else tuple(played[: again[0] + 1])
+        if needs:
+            message += f", and wrong again after {len(needs) - 1} others in one process"
+        else:
+            message += (
+                ", and in a fresh process after the others too: it takes what this process did "
+                "before them, or chance"
+            )
+        lines = tuple(self._explorer.lines(scenario))
+        recipe = played[-1]
+        told = Reason(code=reason.code, message=message)
+        title = self._explorer.title(scenario)
+        return Found(recipe.source.number, title, told, _cut(lines), needs)
 
     def _shrunk(
         self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: _Difference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -65,9 +66,24 @@ def store_found(folder: Path, suite: Suite, variant: str, found: Found) -> Path:
         scenarios=found.needs,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{variant}-{found.number}.json"
+    path = _place_for(stored, folder, f"{variant}-{found.number}")
     write_text(path, json.dumps(stored.model_dump(mode="json"), indent=1, sort_keys=False) + "\n")
     return path
+
+
+def _place_for(stored: StoredScenarios, folder: Path, name: str) -> Path:
+    """Return the file that has the same scenarios, or else the first that is not there."""
+    for number in count(1):
+        path = folder / (f"{name}.json" if number == 1 else f"{name}-{number}.json")
+        try:
+            there = StoredScenarios.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return path
+        except (OSError, ValidationError):  # of another version, or of something else
+            continue
+        if there.scenarios == stored.scenarios:
+            return path
+    raise AssertionError
 
 
 def read_found(path: Path, suite: Suite) -> tuple[Sequence[Recipe], str]:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-_NOTES, _PLACE = 0, 1
-_CELLS = 2
+_NOTES, _PLACE, _CALLS = 0, 1, 2
+_CELLS = 3
 
 
 class Allocator(Protocol):
@@ -76,6 +76,10 @@ class Activity:
         cells[_PLACE] = before
         cells[_NOTES] += 1
 
+    def count_calls(self, number: int) -> None:
+        """Note how many calls of a scenario were made, in case the next one ends the process."""
+        self._cells[_CALLS] = number
+
     @contextmanager
     def running(self, arm: str) -> Iterator[None]:
         """Notes an arm for the length of a `with`."""
@@ -89,6 +93,11 @@ class Activity:
     def notes(self) -> int:
         """How many notes were made; while it changes, the process makes progress."""
         return self._cells[_NOTES]
+
+    @property
+    def calls(self) -> int:
+        """How many calls of the last scenario were made."""
+        return self._cells[_CALLS]
 
     @property
     def place(self) -> int | None:

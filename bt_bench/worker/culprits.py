@@ -42,6 +42,15 @@ class Noticing:
             self._tell(whose, Crash(during=task.title, reason=setback.reason, known=known))
         return finished
 
+    def renew(self) -> None:
+        """See `Runner`."""
+        self._runner.renew()
+
+    @property
+    def calls_made(self) -> int:
+        """See `Runner`."""
+        return self._runner.calls_made
+
 
 def run_without_culprits(
     arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]

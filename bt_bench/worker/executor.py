@@ -373,6 +373,14 @@ class LocalRunner:
             arms, lambda remaining: self._executor.attempt(task, remaining, on_round)
         )
 
+    def renew(self) -> None:
+        """See `Runner`: there is no process but this one."""
+
+    @property
+    def calls_made(self) -> int:
+        """See `Runner`."""
+        return 0
+
 
 def _at_times(on_round: OnRound) -> OnRound:
     """Of each phase passes on the first and the last report, and between them a few per second."""

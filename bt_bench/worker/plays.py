@@ -49,11 +49,13 @@ class Played:
             no digest tells how far they are from what is expected.
         reason: why it ended before its last call, if it did.
         whole: what was seen after the call that was asked for, whole.
+        not_tried: what was left out for lack of memory or the like, in words.
     """
 
     digests: tuple[Mapping[str, str | Floats], ...]
     reason: Reason | None = None
     whole: Seen | None = None
+    not_tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

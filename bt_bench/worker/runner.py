@@ -115,3 +115,12 @@ class Runner(Protocol):
             WorkerError: when it cannot be done even without any arm.
         """
         ...
+
+    def renew(self) -> None:
+        """Have the next task done by a fresh process, if tasks have one of their own."""
+        ...
+
+    @property
+    def calls_made(self) -> int:
+        """How many calls of a scenario the last process had made when it was lost."""
+        ...

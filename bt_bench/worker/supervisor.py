@@ -75,6 +75,7 @@ class Supervisor:
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was replaced
         self._unasked: list[Setback] = []  # of workers that died before they were asked
+        self.calls_made = 0  # of a scenario, by the last worker that was lost
 
     @property
     def hello(self) -> Hello:
@@ -155,8 +156,14 @@ class Supervisor:
         outcome = worker.do(task, list(arms), watcher)
         if isinstance(outcome, Failure) and outcome.worker_is_spent:
             self._lost = outcome.reason.message
+            self.calls_made = worker.calls_made
             self._discard()
         return outcome
+
+    def renew(self) -> None:
+        """End the worker; the next task is done by a fresh one."""
+        self._lost = "a fresh one was asked for"
+        self._discard()
 
     def _living(self, watcher: Watcher | None) -> _Worker:
         """The worker, or a fresh one if it is gone."""
@@ -304,6 +311,11 @@ class _Worker:
         reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
         arms = () if ahead is None else ahead.arms
         return Setback(reason, arms[place] if place is not None and place < len(arms) else None)
+
+    @property
+    def calls_made(self) -> int:
+        """How many calls of a scenario it had made, by a note that variants can change."""
+        return max(0, self._activity.calls)
 
     @property
     def _place(self) -> int | None:

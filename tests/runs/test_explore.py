@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import pytest
 
 from bt_bench.errors import UsageError
-from bt_bench.protocol import Recipe, default_suite
+from bt_bench.protocol import Change, Cut, Recipe, Source, default_suite
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.runs.explore import Explored, Exploring
+from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, limit_seconds
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.worker import Finished, Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.checking.playing import play, survey
@@ -38,12 +39,52 @@ class Counting(Fused):
     """Wrong in the 5th apply of the process: not again when a scenario is played alone."""
 
     calls = 0
+    fresh = 0  # what a fresh process begins with
 
     def apply_staged_writes(self) -> None:
         Counting.calls += 1
         super().apply_staged_writes()
         if Counting.calls == 5:
             self.block_tables[0][0, 0] += 1
+
+
+class Third(Fused):
+    """Wrong in the third tables of a process, and in all later ones."""
+
+    made = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        Third.made += 1
+
+    def apply_staged_writes(self) -> None:
+        super().apply_staged_writes()
+        if Third.made > 2:
+            self.block_tables[0][0, 0] += 1
+
+
+class Once(Fused):
+    """Wrong in a process that has done something that no fresh one does."""
+
+    is_first = True
+
+    def apply_staged_writes(self) -> None:
+        super().apply_staged_writes()
+        if Once.is_first:
+            self.block_tables[0][0, 0] += 1
+
+
+class Sticky(Fused):
+    """Gathers three requests or more wrongly, and everything after that in its process."""
+
+    is_spoiled = False
+
+    def prepare_step(self, idx_mapping: Any, *args: Any, **options: Any) -> Any:
+        Sticky.is_spoiled |= len(idx_mapping) > 2
+        found = super().prepare_step(idx_mapping, *args, **options)
+        if Sticky.is_spoiled:
+            self.input_block_tables[0][0, 0] += 1
+        return found
 
 
 class Crashing(Fused):
@@ -60,9 +101,16 @@ PLAYING = Lock()  # of the variant and the reference, which have a process each 
 class Runner:
     """Plays in this process."""
 
+    calls_made = 0
+
     def __init__(self, variants: dict[str, type[Any]]) -> None:
         self._variants = variants
         self._reached = Reached(frozenset({__file__}))
+
+    def renew(self) -> None:
+        Counting.calls = Counting.fresh
+        Third.made = 0
+        Once.is_first = Sticky.is_spoiled = False
 
     def _count(self, task: Any, arm: str) -> Any:
         if isinstance(task, ReadRan):
@@ -119,12 +167,48 @@ def test_what_is_wrong_is_made_small_and_told() -> None:
     assert recipe.changes
 
 
-def test_what_depends_on_earlier_scenarios_says_so() -> None:
-    Counting.calls = 0
-    found = explore(Counting, range(2)).found
+@pytest.fixture
+def one_table_each() -> list[int]:
+    """Three scenarios that make one set of tables each, with rows to apply writes to."""
+    explorer = SUITE.explorer()
+    assert explorer is not None
+    numbers = []
+    for number in range(98):
+        made: Any = explorer.made(Recipe(Source(0, number, Fused.features)))
+        if len(made.layouts) == 1 and not any("Renew" in str(call) for call in made.calls):
+            numbers.append(number)
+    return numbers[:3]
+
+
+def test_what_depends_on_earlier_scenarios_is_stored_with_them(one_table_each: list[int]) -> None:
+    Third.made = 0
+    found = explore(Third, one_table_each).found
     assert found is not None
-    assert "right when it is played again" in found.reason.message
-    assert [recipe.source.number for recipe in found.needs] == list(range(found.number + 1))
+    assert "right when played on its own, and wrong again after 2 others" in found.reason.message
+    assert [recipe.source.number for recipe in found.needs] == one_table_each
+    Runner({}).renew()
+    again = explore(Third, recipes=found.needs).found
+    assert again is not None
+    assert again.needs == found.needs
+
+
+def test_what_no_scenarios_show_again_is_not_stored() -> None:
+    Once.is_first = True
+    found = explore(Once, [0, 1]).found
+    assert found is not None
+    assert "or chance" in found.reason.message
+    assert found.needs == ()
+
+
+def test_what_is_stored_is_wrong_in_a_fresh_process() -> None:
+    """What is tried while it is made smaller may be wrong because of what was tried before."""
+    Sticky.is_spoiled = False
+    found = explore(Sticky, range(98)).found
+    assert found is not None
+    Runner({}).renew()
+    again = explore(Sticky, recipes=found.needs).found
+    assert again is not None
+    assert again.reason.code is ReasonCode.WRONG_RESULT
 
 
 def test_a_crash_is_told_with_its_scenario() -> None:
@@ -132,6 +216,52 @@ def test_a_crash_is_told_with_its_scenario() -> None:
     assert found is not None
     assert (found.number, found.reason.code) == (0, ReasonCode.CRASHED)
     assert "signal 11" in found.reason.message
+
+
+def test_a_crash_is_told_with_its_call_and_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runner, "calls_made", 3)
+    found = explore(Crashing, [0]).found
+    assert found is not None
+    assert found.reason.message.startswith("call 4: ")
+    assert found.needs[0].changes == (Change(Cut.UNTIL, 3),)
+    assert len(found.lines) <= 5  # the layout, and four calls
+
+
+def test_what_was_left_out_is_told_once() -> None:
+    class Lacking(Runner):
+        def run(self, task: Any, arms: Sequence[str], watcher: Any = None) -> Finished[Any]:
+            done = super().run(task, arms, watcher)
+            if isinstance(task, Play) and arms:
+                return Finished(tuple(replace(one, not_tried=("far",)) for one in done.value), {})
+            return done
+
+    runner = Lacking({"it": Fused})
+    (explored,) = Exploring(SUITE, [runner], runner, 0).explore(["it"], [0, 1])
+    assert explored.not_tried == ("far",)
+
+
+def test_an_error_in_any_process_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bt_bench.runs.explore.BATCH", 1)
+
+    class Broken(Runner):
+        def run(self, task: Any, arms: Sequence[str], watcher: Any = None) -> Finished[Any]:
+            raise RuntimeError("no more")
+
+    runners = [Runner({"it": Fused}), Broken({"it": Fused})]
+    told: list[int] = []
+    exploring = Exploring(
+        *(SUITE, runners, runners[0], 0), on_batch=lambda _arm, played, *_: told.append(played)
+    )
+    with pytest.raises(RuntimeError, match="no more"):
+        list(exploring.explore(["it"], [0] * 60))
+    assert len(told) < 30
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_more_scenarios_have_more_time(deep: bool) -> None:
+    usual = limit_seconds(SCENARIOS[deep], deep=deep)
+    assert limit_seconds(3, deep=deep) == usual
+    assert limit_seconds(50 * SCENARIOS[deep], deep=deep) == 50 * usual
 
 
 def test_a_crash_before_the_first_scenario_is_a_failure() -> None:
@@ -162,7 +292,8 @@ def test_processes_take_turns_and_tell_what_each_has_played(
 ) -> None:
     monkeypatch.setattr("bt_bench.runs.explore.BATCH", 2)
     runners = [Runner({"it": Fused}), Runner({"it": Counting})]
-    Counting.calls = -20  # so that some batches are right
+    monkeypatch.setattr(Counting, "fresh", -20)  # so that some batches are right
+    Counting.calls = -20
     (explored,) = Exploring(SUITE, runners, runners[0], 0).explore(["it"], [0, 1] * 20)
     assert explored.found is not None
     batch, place = divmod(explored.scenarios - 1, 2)
@@ -238,6 +369,15 @@ def test_what_was_found_is_found_again_after_an_edit(tmp_path: Path) -> None:
     assert again.reason == found.reason
     assert len(again.lines) <= len(found.lines)
     assert explore(Fused, recipes=recipes).found is None
+
+
+def test_other_scenarios_of_a_number_have_a_file_of_their_own(tmp_path: Path) -> None:
+    found = explore(Crashing, [0]).found
+    assert found is not None
+    (recipe,) = found.needs
+    other = replace(found, needs=(replace(recipe, source=replace(recipe.source, seed=5)),))
+    names = [store_found(tmp_path, SUITE, "it", each).name for each in (found, other, found, other)]
+    assert names == ["it-0.json", "it-0-2.json"] * 2
 
 
 def test_a_file_of_other_code_of_the_suite_is_doubted(tmp_path: Path) -> None:

@@ -106,6 +106,11 @@ class InProcess:
             # As a worker sends it.
             return unpack(pack(self._runner.run(task, arms, watcher)))
 
+    def renew(self) -> None:
+        """There is no process but this one."""
+
+    calls_made = 0
+
     def _check(self, task: CheckConformance, arms: list[str], watcher: Any) -> Any:
         """Checks what is not known yet; a failure is never kept."""
         plan = self._setup.plan

@@ -6,7 +6,7 @@ check` and by `--deep`; `python benchmarks/unseen.py SET` writes it anew.
 
 - `first/` was written before variants were explored, and the scenarios were widened by what they
   missed of it; `second/` after that, and they were widened by what they missed of it, too.
-- `third/` was written after that. What `found.json` of these three says is of older scenarios.
+- `third/` was written after that.
 - `fourth/` to `twelfth/` were written one after the other, by people who had read neither the
   scenarios nor each other; half of each are patches of the shipped kernels. Before the scenarios
   were widened by what they had missed of it, a default run found 45 of the 60, and of 30 each 21,
@@ -30,9 +30,6 @@ from unseen import check, names_in, replaying  # noqa: E402
 from bt_bench.runs import SCENARIOS  # noqa: E402
 
 SETS = sorted(path.parent.name for path in HERE.glob("*/wrong"))
-RECENT = (
-    *("fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
-)
 FOUND: dict[str, dict[str, dict[str, str | None]]] = {
     name: json.loads((HERE / name / "found.json").read_text(encoding="utf-8")) for name in SETS
 }
@@ -55,30 +52,17 @@ def test_patches_apply(patch: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("of", "name"),
-    [
-        (of, name)
-        for of in SETS
-        for name, each in FOUND[of].items()
-        if of not in RECENT and each["quick"]
-    ],
-)
-def test_wrong_variants_are_found(of: str, name: str, tmp_path: Path) -> None:
-    outcome = check(HERE / of, name, tmp_path, *ALL)
-    assert outcome.returncode == 5, outcome.stdout + outcome.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("of", "name"),
-    [(of, name) for of in RECENT for name, each in FOUND[of].items() if each["quick"]],
+    [(of, name) for of in SETS for name, each in FOUND[of].items() if each["quick"]],
 )
-def test_those_of_recent_sets_are_found(of: str, name: str, tmp_path: Path) -> None:
+def test_wrong_variants_are_found(of: str, name: str, tmp_path: Path) -> None:
     scenario = FOUND[of][name]["quick"]
     outcome = check(HERE / of, name, tmp_path, *replaying(scenario or ""))
     assert outcome.returncode == 5, outcome.stdout + outcome.stderr
+    # Found for what it computes, and not because today's kernels have no such part any more.
+    assert not any(each in outcome.stdout for each in ("survey", "AttributeError", "NameError"))
 
 
 @pytest.mark.slow

@@ -124,7 +124,12 @@ def test_load_gives_what_the_interpreter_gives(language, named):
     pointers += [made(tl.int64, (4,))]  # is refused
     masks = [None, *(made(tl.int1, shape) for shape in SHAPES), made(tl.int32, (4,)), True]
     others = [None, 0, -1, 7, 2**31, 2**40, 2**64, 2.5, True, tl.constexpr(5), made(tl.int8, (4,))]
-    calls = list(itertools.product(pointers, masks, others))
+    # Where `other` is wider than the pointers, the interpreter reads masks past their end.
+    calls = [
+        (pointer, mask, other)
+        for pointer, mask, other in itertools.product(pointers, masks, others)
+        if not (isinstance(other, tl.core.tensor) and pointer.handle.data.shape == (2, 1))
+    ]
     load = (lambda *c: tl.load(c[0], mask=c[1], other=c[2])) if named else lambda *c: tl.load(*c)
     assert_the_same(language, load, calls, lambda: tl.load)
 

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import inspect
 import operator
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType
@@ -13,6 +14,7 @@ from typing import Any
 
 from bt_bench.protocol import Suite
 
+_STANDARD = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
 LARGEST = 2**20  # numbers above it are limits of types, at which no size can be
 _FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -43,9 +45,19 @@ def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
         path = waiting.pop()
         if path in found or _is_installed(path) or (own and _is_in(path, suite.package)):
             continue
-        found.add(path)
-        waiting += _imported(path)
+        if _is_readable(path):
+            found.add(path)
+            waiting += _imported(path)
     return frozenset(found)
+
+
+def _is_readable(path: Path) -> bool:
+    """Tell whether a file holds Python; one that nothing imports need not."""
+    try:
+        ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _function(attribute: Any) -> Any:
@@ -56,8 +68,9 @@ def _function(attribute: Any) -> Any:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file is of Python or was installed: no code that anybody works on."""
-    return "/lib/python" in str(path)
+    """Tell whether a file is of Python or was installed: no code that anybody works on."""
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return bool(installed) or any(path.is_relative_to(folder) for folder in _STANDARD)
 
 
 def _is_in(path: Path, package: str) -> bool:

@@ -55,9 +55,12 @@ def _play(
     whole: Seen | None = None
     reason: Reason | None = None
     guard = None if arm is None else _guard_on(device)
+    player = explorer.player()
     before = activity.current().enter(arm or "")
+    activity.current().count_calls(0)
     try:
-        for place, seen in enumerate(explorer.player().play(variant, scenario, device, guard)):
+        for place, seen in enumerate(player.play(variant, scenario, device, guard)):
+            activity.current().count_calls(place + 1)
             digests.append({name: _digest(value) for name, value in seen.items()})
             whole = dict(seen) if place == task.whole else whole
             activity.current().leave(activity.current().enter(arm or ""))
@@ -71,7 +74,7 @@ def _play(
         reason = reason_of(error, task.doing)
     finally:
         activity.current().leave(before)
-    return Played(tuple(digests), reason, whole)
+    return Played(tuple(digests), reason, whole, tuple(player.not_tried))
 
 
 def _guard_on(device: torch.device) -> Callable[..., AbstractContextManager[None]]:

@@ -113,7 +113,7 @@ class Outputs:
         rows: of each table.
         tokens: slots of each group.
         device: where they go.
-        gaps: whether rows of slots have something between them.
+        gaps: whether rows of slots have something between them, and before them in their storage.
         side_by_side: whether tables are parts of one buffer, without gaps.
     """
 
@@ -140,7 +140,9 @@ class Outputs:
                 torch.full(shape, -3, dtype=torch.int32, device=device) for shape in shapes
             )
         shape = layout.num_groups, tokens + 5 * gaps
-        self.all_slots = torch.full(shape, -3, dtype=torch.int64, device=device)
+        count, before = shape[0] * shape[1], 3 * gaps
+        storage = torch.full((before + count,), -3, dtype=torch.int64, device=device)
+        self.all_slots = storage[before:].view(shape)
         self.slots = self.all_slots[:, :tokens]
         self.addresses = np.array([table.data_ptr() for table in self.tables], dtype=np.uint64)
         self.pointers = torch.from_numpy(self.addresses.copy()).to(device)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -146,8 +145,17 @@ def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return found
 
 
-def rows_before(scenario: Scenario, layout: TableLayout, device: torch.device) -> int:
-    """Rows to put before those of a scenario: none without a GPU that has the memory for them."""
+def rows_before(
+    scenario: Scenario, layout: TableLayout, device: torch.device, leave_out: Callable[[str], None]
+) -> int:
+    """Return the rows to put before those of a scenario: none without a GPU with memory for them.
+
+    Args:
+        scenario: that has them.
+        layout: of the tables.
+        device: where they go.
+        leave_out: is told what a GPU lacks the memory for.
+    """
     if not scenario.rows_before or device.type != "cuda":
         return 0
     rows = scenario.rows_before + layout.max_num_reqs
@@ -155,6 +163,6 @@ def rows_before(scenario: Scenario, layout: TableLayout, device: torch.device) -
     free, _ = torch.cuda.mem_get_info(device)
     if free < needed:
         told = f"{free >> 30} GiB of the GPU's memory are free, of {needed >> 30} GiB that it takes"
-        warnings.warn(f"far rows were not tried: {told}", stacklevel=2)
+        leave_out(f"far rows: {told}")
         return 0
     return scenario.rows_before

@@ -294,7 +294,9 @@ def _positions(
 def _windows(rows: int, width: int, groups: int) -> Plan:
     shape = Shape(groups=groups, rows=rows, width=width, tokens=60, windows=True, cp=False)
     ways = (EAGER, TOGETHER, GATHERED, *[EAGER] * (2 if rows < 10 else 0))
-    return _large(shape, *[Given(rows, ways=way) for way in ways])
+    # Few batches of other plans are as large and have outputs of the caller's.
+    outs = [Given(rows, ways=EAGER, out=3)] if rows > 32 else []
+    return _large(shape, *[Given(rows, ways=way) for way in ways], *outs)
 
 
 def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:

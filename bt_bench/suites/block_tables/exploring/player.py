@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,8 +69,9 @@ class TablePlayer(Player):
         """See the base class: after each call all buffers of all tables, and what it returned."""
         if guard is not None:
             _fill_fresh_memory(scenario.garbage, device)
+        self.not_tried: list[str] = []
         try:
-            yield from _play(variant, scenario, device, guard)
+            yield from _play(variant, scenario, device, guard, self.not_tried.append)
         finally:
             if scenario.rows_before and device.type == "cuda":
                 gc.collect()
@@ -78,14 +79,18 @@ class TablePlayer(Player):
 
 
 def _play(
-    variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None
+    variant: type[Any],
+    scenario: Any,
+    device: torch.device,
+    guard: Guard | None,
+    leave_out: Callable[[str], None],
 ) -> Iterator[Seen]:
     tables: dict[int, _Table] = {}
     snapshots: dict[int, Any] = {}
     for call in scenario.calls:
         if call.table not in tables:
             layout = scenario.layouts[call.table]
-            tables[call.table] = _Table(variant, layout, scenario, device, guard)
+            tables[call.table] = _Table(variant, layout, scenario, device, guard, leave_out)
         table = tables[call.table]
         facts: dict[str, np.ndarray[Any, Any] | str] = {}
         if isinstance(call, Renew):
@@ -166,12 +171,13 @@ class _Table:
         scenario: Scenario,
         device: torch.device,
         guard: Guard | None,
+        leave_out: Callable[[str], None],
     ) -> None:
         self._layout = layout
         self._device = device
         self._guard = guard
         self._is_reference = guard is None
-        self._before = 0 if guard is None else rows_before(scenario, layout, device)
+        self._before = 0 if guard is None else rows_before(scenario, layout, device, leave_out)
         larger = replace(layout, max_num_reqs=layout.max_num_reqs + self._before)
         options = {}
         if guard is not None and scenario.in_flight is not None:
