@@ -339,8 +339,8 @@ def _wanted(
     if path.suffix == ".json" or path.is_file():
         if deep or seed is not None:
             raise UsageError(
-                f"--scenario {scenario}: the scenarios of a file have a seed and a depth of their own; "
-                "leave out --deep and --seed"
+                f"--scenario {scenario}: the scenarios of a file have a seed of their own, and are "
+                "deep or not; leave out --seed and --deep"
             )
         return path
     if not first.isdecimal() or (dash and not last.isdecimal()):

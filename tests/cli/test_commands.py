@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import date
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -196,6 +198,37 @@ def test_check_explores_with_a_seed(config):
     assert run(*explored, "--deep").json()["seed"] >= today
 
 
+@pytest.mark.parametrize("option", [("--deep",), ("--seed", "7")])
+def test_scenarios_of_a_file_are_not_drawn_anew(config, tmp_path, option):
+    path = tmp_path / "it-0.json"
+    outcome = run("check", config, "--scenario", path, *option)
+    assert outcome.code == 2
+    assert "leave out --seed and --deep" in outcome.err
+
+
+def test_the_command_that_repeats_a_fault_has_all_that_it_needs(config, tmp_path, monkeypatch):
+    """It is a shell's line, and plays what is in the file, which it leaves as it is."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "my kernels"
+    folder.mkdir()
+    text = "from bt_kernels.variants.fused import Variant as Fused\n\n\nclass Variant(Fused):\n"
+    text += "    def apply_staged_writes(self):\n        raise RuntimeError('never')\n"
+    (folder / "mine.py").write_text(text)
+    given = ("--kernels", folder, "--variants", "mine", "--device", "cpu")
+    outcome = run("check", config, "--operations", "stage", *given, "--scenario", "1")
+    again = outcome.out.partition("again: ")[2].splitlines()[0]
+    words = shlex.split(again)
+    assert words[:2] == ["bt-bench", "check"]
+    stored = Path(words[-1])
+    before = stored.read_text()
+    repeated = run(*words[1:])
+    assert repeated.code == 5
+    assert "RuntimeError: never" in repeated.out
+    assert f"of {stored} in" in repeated.out
+    assert stored.read_text() == before
+    assert [path.name for path in stored.parent.iterdir()] == [stored.name]
+
+
 @pytest.mark.parametrize("scenario", ["x", "-1", "3-", "5-2", "1-x"])
 def test_check_refuses_a_scenario(config, scenario):
     outcome = run("check", config, f"--scenario={scenario}")
@@ -225,7 +258,9 @@ class Variant(Fused):
     assert "giants.py:9, Variant.apply_staged_writes" in outcome.out
     assert "one way only: " in outcome.out
     assert "0 of 1 branches of their own code went both ways" in outcome.out
-    assert run(*arguments, "--require-paths").code == 5
+    outcome = run(*arguments, "--require-paths")
+    assert outcome.code == 5
+    assert "giants: 1 lines of its own code were not reached, and 1 branches" in outcome.err
     excused = text.replace("EXCUSE", "  # unreached: no layout is as large")
     (folder / "giants.py").write_text(excused, encoding="utf-8")
     outcome = run(*arguments, "--require-paths")

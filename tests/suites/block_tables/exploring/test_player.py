@@ -13,7 +13,8 @@ import torch
 from support.variants import SHIPPED, classes
 
 from bt_bench.protocol import Source, default_suite
-from bt_bench.suites.block_tables.exploring.calls import Capture, Publish
+from bt_bench.suites.block_tables.exploring.arguments import Outputs
+from bt_bench.suites.block_tables.exploring.calls import Capture, Publish, Run
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
 from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.generate import make
@@ -21,7 +22,7 @@ from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.worker import Play
 from bt_bench.worker.checking.interpreted_graph import InterpretedGraph
 from bt_bench.worker.checking.playing import play
-from bt_kernels.layout import FEATURES
+from bt_kernels.layout import FEATURES, TableLayout
 from bt_kernels.variants.reference import Variant as Reference
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -184,6 +185,29 @@ def test_sets_of_outputs_share_their_first_table(monkeypatch):
     for first, *rest in filter(None, Notes.outs):
         others.setdefault(id(first), set()).add(tuple(map(id, rest)))
     assert any(len(found) > 1 for found in others.values())
+
+
+def test_slots_of_a_set_begin_amid_their_storage():
+    layout = TableLayout((4, 4), (3, 3), 4, 9)
+    apart = Outputs(layout, 2, 6, torch.device("cpu"), gaps=True)
+    assert apart.slots.storage_offset() > 0
+    assert apart.slots.stride() == (11, 1)
+    plain = Outputs(layout, 2, 6, torch.device("cpu"), gaps=False)
+    assert (plain.slots.storage_offset(), plain.slots.stride()) == (0, (6, 1))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_large_batch_with_a_window_has_outputs_of_the_callers(seed):
+    scenarios = [make(Source(seed, number, ABILITIES)) for number in range(SCENARIOS)]
+    assert any(
+        isinstance(call, Run)
+        and call.batch.computed is not None
+        and call.batch.out is not None
+        and any(one.layouts[call.table].reaches)
+        and len(call.batch.rows) > 32
+        for one in scenarios
+        for call in one.calls
+    )
 
 
 def test_explorer_plays_with_this_player():
