@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bt_kernels import launches
 from bt_kernels.layout import INT32_MAX
@@ -12,8 +12,15 @@ from bt_kernels.staging import CAPTURED_HEADER, RECORD_FIELDS, CapturedBuffer, S
 if TYPE_CHECKING:
     import torch
 
-    from bt_kernels.device_tables.tables import DeviceBlockTables
     from bt_kernels.launches import Place
+
+
+class Replayed(launches.Tables, Protocol):
+    """Tables that replays write to: `DeviceBlockTables` of `tables.py`."""
+
+    def refuse_capture(self, method: str) -> None:
+        """See `DeviceBlockTables`."""
+        ...
 
 
 class CapturedWrites:
@@ -42,7 +49,7 @@ class CapturedWrites:
         """Whether something published may not have been replayed yet."""
         return self._published
 
-    def launch(self, tables: DeviceBlockTables) -> None:
+    def launch(self, tables: Replayed) -> None:
         """Launches writing whatever is published when the launch runs."""
         launches.apply_captured(tables, self._buffer.tensor)
         self._buffer.note_reader()
@@ -52,7 +59,7 @@ class CapturedWrites:
         size = CAPTURED_HEADER + RECORD_FIELDS * staged.num_records + staged.num_ids
         return size <= self._buffer.tensor.numel()
 
-    def publish(self, tables: DeviceBlockTables, staged: StagedWrites) -> None:
+    def publish(self, tables: Replayed, staged: StagedWrites) -> None:
         """Fills the buffer for the next replay, once the last one has read it.
 
         What was published before and never replayed is applied first.
@@ -86,7 +93,7 @@ class CapturedWrites:
         view = self._buffer.view
         return not self._published or view[1] == view[2]
 
-    def settle(self, tables: DeviceBlockTables) -> None:
+    def settle(self, tables: Replayed) -> None:
         """Applies what was published, in case it was never replayed, before newer writes.
 
         If it was replayed, writing it again changes nothing.

@@ -11,10 +11,9 @@ from bt_kernels.one_launch.carrying import (
     MANY_APART,
     MANY_IDS,
     SINGLE_IDS,
-    Batch,
     CarryingLaunch,
 )
-from bt_kernels.one_launch.fixed import FixedLaunch, Options
+from bt_kernels.one_launch.fixed import FixedLaunch
 from bt_kernels.one_launch.graph import OneLaunchGraph
 from bt_kernels.one_launch.pinned import PinnedSteps
 from bt_kernels.one_launch.shapes import (
@@ -47,6 +46,7 @@ from bt_kernels.one_launch.shapes import (
     WORDS,
     Shape,
 )
+from bt_kernels.one_launch.steps import Batch, Options
 from bt_kernels.one_launch.tables import OneLaunch
 from bt_kernels.one_launch.writes import StepWrites
 

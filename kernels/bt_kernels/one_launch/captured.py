@@ -15,9 +15,7 @@ from bt_kernels.one_launch.writes import StepWrites
 from bt_kernels.staging import CapturedBuffer, StagedWrites
 
 if TYPE_CHECKING:
-    from bt_kernels.one_launch.carrying import Batch
-    from bt_kernels.one_launch.fixed import Options
-    from bt_kernels.one_launch.tables import OneLaunch
+    from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 
 class CapturedLaunch(CapturedWrites):
@@ -28,7 +26,7 @@ class CapturedLaunch(CapturedWrites):
         launcher: see `FixedLaunch`.
     """
 
-    def __init__(self, tables: OneLaunch, launcher: ModuleType | None) -> None:
+    def __init__(self, tables: Steps, launcher: ModuleType | None) -> None:
         on_gpu = tables.device.type == "cuda"
         self._applied = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
         self._fixed = FixedLaunch(tables, launcher, self._applied)
@@ -47,7 +45,7 @@ class CapturedLaunch(CapturedWrites):
     def is_pending(self) -> bool:
         return self._pending[0] != 0 or self.uncounted != 0
 
-    def launch_step(self, tables: OneLaunch, has_options: bool) -> None:
+    def launch_step(self, tables: Steps, has_options: bool) -> None:
         """Launches whatever step is published when the launch runs."""
         self._fixed.launch(tables, self._buffer.tensor, has_options=has_options)
         self._buffer.note_reader()
@@ -57,7 +55,7 @@ class CapturedLaunch(CapturedWrites):
 
     def publish_step(
         self,
-        tables: OneLaunch,
+        tables: Steps,
         staged: StagedWrites,
         batch: Batch,
         options: Options,
@@ -83,7 +81,7 @@ class CapturedLaunch(CapturedWrites):
     def _is_over(self) -> bool:
         return self._awaited is None or self._told[0] == self._awaited
 
-    def settle(self, tables: OneLaunch) -> None:
+    def settle(self, tables: Steps) -> None:
         step, num_records = self._pending
         if step:
             view = self._buffer.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,9 +26,8 @@ from bt_kernels.one_launch.shapes import (
 from bt_kernels.staging import PIECE_IDS, bitmap_words
 
 if TYPE_CHECKING:
-    from bt_kernels.one_launch.fixed import Options
     from bt_kernels.one_launch.shapes import Shape
-    from bt_kernels.one_launch.tables import OneLaunch
+    from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
 """What a launch carries, in the order of `Payloads`: intervals of one id each; few or many of any
@@ -61,17 +59,6 @@ class Binary(NamedTuple):
     aligned: bool
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The batch of a step, `num_reqs` requests, and the rows to gather or zero."""
-
-    idx_mapping: torch.Tensor
-    query_start_loc: torch.Tensor
-    positions: torch.Tensor
-    num_reqs: int
-    num_rows: int
-
-
 class CarryingLaunch:
     """Launches of steps that carry their writes.
 
@@ -84,13 +71,13 @@ class CarryingLaunch:
     """
 
     @staticmethod
-    def is_possible(tables: OneLaunch) -> bool:
+    def is_possible(tables: Steps) -> bool:
         """Whether steps of tables can be launched so."""
         layout = tables.layout
         size = layout.num_groups * (bitmap_words(layout.max_num_reqs) + 1)
         return size <= MAX_BITMAP and (tables.place.launcher is not None or not tables._on_gpu)
 
-    def __init__(self, tables: OneLaunch) -> None:
+    def __init__(self, tables: Steps) -> None:
         layout, self._place = tables.layout, tables.place
         self._groups, self._max_num_reqs = layout.num_groups, layout.max_num_reqs
         self._per_group = bitmap_words(layout.max_num_reqs)
@@ -115,7 +102,7 @@ class CarryingLaunch:
         else:
             self._current_stream = triton.runtime.driver.active.get_current_stream
 
-    def run(self, tables: OneLaunch, batch: Batch, options: Options) -> bool:
+    def run(self, tables: Steps, batch: Batch, options: Options) -> bool:
         """Launches a whole step with what is staged; returns whether that was possible."""
         staged, ring = tables._staged, tables._ring
         packed = staged.pack_words(self.bitmap, self.payload)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from bt_kernels import launches
 from bt_kernels.device_code import (
-    DESCRIPTOR_FIELDS,
     MARKED,
-    TARGET,
     Features,
     one_launch_captured_kernel,
 )
@@ -35,58 +30,7 @@ from bt_kernels.one_launch.shapes import (
     many_rows,
     pads_for,
 )
-
-if TYPE_CHECKING:
-    from bt_kernels.one_launch.carrying import Batch
-    from bt_kernels.one_launch.tables import OneLaunch
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a step.
-
-    Args:
-        num_computed_tokens: `None` where there is no sliding window.
-        tables: of the caller, one for each group; `None` for the input tables.
-        table_ptrs: their addresses on the device; `None` if the caller has none there.
-        slots: of the caller; `None` for `slot_mappings`.
-    """
-
-    num_computed_tokens: torch.Tensor | None = None
-    tables: Sequence[torch.Tensor] | None = None
-    table_ptrs: torch.Tensor | None = None
-    slots: torch.Tensor | None = None
-
-    def __bool__(self) -> bool:
-        return not (self.num_computed_tokens is None and self.tables is None and self.slots is None)
-
-    def addresses(self) -> tuple[int, int, int]:
-        """Addresses of computed tokens and of slots, 0 where there are none, and their stride."""
-        computed = self.num_computed_tokens
-        of_tokens = 0 if computed is None else computed.data_ptr()
-        if self.slots is None:
-            return of_tokens, 0, 0
-        return of_tokens, self.slots.data_ptr(), self.slots.stride(0)
-
-    def on_device(self, device: torch.device) -> Options:
-        """With the addresses of tables on the device, which may take a copy."""
-        if self.tables is None or self.table_ptrs is not None:
-            return self
-        pointers = torch.tensor([table.data_ptr() for table in self.tables], device=device)
-        return replace(self, table_ptrs=pointers)
-
-    def words(self, tables: OneLaunch) -> tuple[int, ...]:
-        """The int64 words that a program reads."""
-        if self.table_ptrs is None:
-            descriptors = tables.descriptors
-            address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
-            apart = DESCRIPTOR_FIELDS.value
-        else:
-            address, apart = self.table_ptrs.data_ptr(), 1
-        # Addresses that are 0, or in descriptors, are those of the tables when the step runs.
-        of_tokens, of_slots, stride = self.addresses()
-        slots = tables.slot_mappings if self.slots is None else self.slots
-        return of_tokens, address, of_slots, apart, stride, slots.shape[1], 0, 0
+from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 
 class FixedLaunch:
@@ -99,7 +43,7 @@ class FixedLaunch:
     """
 
     def __init__(
-        self, tables: OneLaunch, launcher: ModuleType | None, applied: torch.Tensor | None = None
+        self, tables: Steps, launcher: ModuleType | None, applied: torch.Tensor | None = None
     ) -> None:
         layout = tables.layout
         num_rows = layout.num_groups * layout.max_num_reqs
@@ -150,7 +94,7 @@ class FixedLaunch:
     def write(
         self,
         view: memoryview,
-        tables: OneLaunch,
+        tables: Steps,
         step: int,
         num_records: int,
         batch: Batch,

@@ -25,10 +25,10 @@ from bt_kernels.one_launch.shapes import (
 
 if TYPE_CHECKING:
     from bt_kernels.one_launch.carrying import CarryingLaunch
-    from bt_kernels.one_launch.tables import OneLaunch
+    from bt_kernels.one_launch.steps import Steps
 
 
-def native_step(tables: OneLaunch, carrying: CarryingLaunch) -> Any:
+def native_step(tables: Steps, carrying: CarryingLaunch) -> Any:
     """The `launcher.Step` of tables where they are now; `None` if not possible.
 
     It does the same as the Python code, and leaves what is refused to that.
@@ -44,7 +44,7 @@ def native_step(tables: OneLaunch, carrying: CarryingLaunch) -> Any:
 
 
 def make_step(
-    tables: OneLaunch, carrying: CarryingLaunch, launcher: Any, device_type: int, device: Any
+    tables: Steps, carrying: CarryingLaunch, launcher: Any, device_type: int, device: Any
 ) -> Any:
     """As `native_step`, for tensors of any device type, since tests have them on the CPU."""
     layout = tables.layout

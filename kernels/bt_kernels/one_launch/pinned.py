@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from bt_kernels import launches
-from bt_kernels.one_launch.fixed import FixedLaunch, Options
+from bt_kernels.one_launch.fixed import FixedLaunch
+from bt_kernels.one_launch.steps import Options
 from bt_kernels.one_launch.writes import StepWrites
 from bt_kernels.staging import HostRing
 
 if TYPE_CHECKING:
-    from bt_kernels.one_launch.carrying import Batch
-    from bt_kernels.one_launch.tables import OneLaunch
+    from bt_kernels.one_launch.steps import Batch, Steps
 
 
 class PinnedSteps:
@@ -27,7 +27,7 @@ class PinnedSteps:
             buffer. If kernels are interpreted, the launch in the graph is made directly instead.
     """
 
-    def __init__(self, tables: OneLaunch, *, captures: bool) -> None:
+    def __init__(self, tables: Steps, *, captures: bool) -> None:
         self._captures = captures and tables._on_gpu
         self._fixed = FixedLaunch(tables, tables.place.launcher)
         self._writes = StepWrites(tables.layout, self._fixed.body)
@@ -37,7 +37,7 @@ class PinnedSteps:
         # By address of a buffer, and whether the step has options.
         self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
 
-    def run(self, tables: OneLaunch, batch: Batch, options: Options) -> None:
+    def run(self, tables: Steps, batch: Batch, options: Options) -> None:
         """Launches a whole step with what is staged."""
         staged, writes, ring = tables._staged, self._writes, self._ring
         view = ring.advance(writes.size(staged))
@@ -55,9 +55,7 @@ class PinnedSteps:
             launch()
         ring.note_reader()
 
-    def _replay(
-        self, tables: OneLaunch, which: tuple[int, bool], launch: Callable[[], None]
-    ) -> None:
+    def _replay(self, tables: Steps, which: tuple[int, bool], launch: Callable[[], None]) -> None:
         replay = self._replays.get(which)
         if replay is not None:
             replay()
@@ -66,7 +64,7 @@ class PinnedSteps:
         self._replays[which] = _captured(tables, launch)
 
 
-def _captured(tables: OneLaunch, launch: Callable[[], None]) -> Callable[[], None]:
+def _captured(tables: Steps, launch: Callable[[], None]) -> Callable[[], None]:
     """Captures a launch that was made before as a graph; returns the launch if that fails."""
     try:
         # Not `torch.cuda.graph`, which waits for the device and collects garbage.

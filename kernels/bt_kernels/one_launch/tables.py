@@ -13,8 +13,8 @@ from bt_kernels.fusions import FusedApply, FusedGatherSlots
 from bt_kernels.interface import TableState
 from bt_kernels.layout import TableLayout
 from bt_kernels.one_launch.captured import CapturedLaunch
-from bt_kernels.one_launch.carrying import Batch, CarryingLaunch, rows_are_aligned
-from bt_kernels.one_launch.fixed import FixedLaunch, Options
+from bt_kernels.one_launch.carrying import CarryingLaunch, rows_are_aligned
+from bt_kernels.one_launch.fixed import FixedLaunch
 from bt_kernels.one_launch.native_step import native_step
 from bt_kernels.one_launch.pinned import PinnedSteps
 from bt_kernels.one_launch.shapes import (
@@ -27,6 +27,7 @@ from bt_kernels.one_launch.shapes import (
     Cut,
     many_rows,
 )
+from bt_kernels.one_launch.steps import Batch, Options
 from bt_kernels.staging import StagedWrites
 
 

@@ -1,0 +1,112 @@
+"""A step as its launches see it: batch, options, and what they need of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from bt_kernels.device_code import DESCRIPTOR_FIELDS, TARGET
+from bt_kernels.launches import Tables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bt_kernels.launches import Place
+    from bt_kernels.one_launch.shapes import Cut
+    from bt_kernels.staging import HostRing, StagedWrites
+
+
+class Steps(Tables, Protocol):
+    """Block tables whose steps are launched: `OneLaunch` of `tables.py`."""
+
+    place: Place
+    device: torch.device
+    num_blocks: np.ndarray[Any, Any]
+    slot_mappings: torch.Tensor
+    rows_are_aligned: bool
+    _staged: StagedWrites
+    _ring: HostRing
+    _taken: Any
+    _has_window: bool
+
+    @property
+    def widest(self) -> int:
+        """See `DeviceBlockTables`."""
+        ...
+
+    @property
+    def _on_gpu(self) -> bool: ...
+
+    def cut_of(self, batch: Batch) -> Cut:
+        """See `OneLaunch`."""
+        ...
+
+    def longest_of(self, batch: Batch) -> int:
+        """See `OneLaunch`."""
+        ...
+
+    def refuse_capture(self, method: str) -> None:
+        """See `DeviceBlockTables`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The batch of a step, `num_reqs` requests, and the rows to gather or zero."""
+
+    idx_mapping: torch.Tensor
+    query_start_loc: torch.Tensor
+    positions: torch.Tensor
+    num_reqs: int
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a step.
+
+    Args:
+        num_computed_tokens: `None` where there is no sliding window.
+        tables: of the caller, one for each group; `None` for the input tables.
+        table_ptrs: their addresses on the device; `None` if the caller has none there.
+        slots: of the caller; `None` for `slot_mappings`.
+    """
+
+    num_computed_tokens: torch.Tensor | None = None
+    tables: Sequence[torch.Tensor] | None = None
+    table_ptrs: torch.Tensor | None = None
+    slots: torch.Tensor | None = None
+
+    def __bool__(self) -> bool:
+        return not (self.num_computed_tokens is None and self.tables is None and self.slots is None)
+
+    def addresses(self) -> tuple[int, int, int]:
+        """Addresses of computed tokens and of slots, 0 where there are none, and their stride."""
+        computed = self.num_computed_tokens
+        of_tokens = 0 if computed is None else computed.data_ptr()
+        if self.slots is None:
+            return of_tokens, 0, 0
+        return of_tokens, self.slots.data_ptr(), self.slots.stride(0)
+
+    def on_device(self, device: torch.device) -> Options:
+        """With the addresses of tables on the device, which may take a copy."""
+        if self.tables is None or self.table_ptrs is not None:
+            return self
+        pointers = torch.tensor([table.data_ptr() for table in self.tables], device=device)
+        return replace(self, table_ptrs=pointers)
+
+    def words(self, tables: Steps) -> tuple[int, ...]:
+        """The int64 words that a program reads."""
+        if self.table_ptrs is None:
+            descriptors = tables.descriptors
+            address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
+            apart = DESCRIPTOR_FIELDS.value
+        else:
+            address, apart = self.table_ptrs.data_ptr(), 1
+        # Addresses that are 0, or in descriptors, are those of the tables when the step runs.
+        of_tokens, of_slots, stride = self.addresses()
+        slots = tables.slot_mappings if self.slots is None else self.slots
+        return of_tokens, address, of_slots, apart, stride, slots.shape[1], 0, 0
