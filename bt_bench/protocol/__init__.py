@@ -26,6 +26,7 @@ from bt_bench.protocol.loading import (
     is_regular,
     load_suite,
     loaded_files,
+    loaded_suites,
     package_folder,
     source_sha256,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "line_of",
     "load_suite",
     "loaded_files",
+    "loaded_suites",
     "misspelt_overrides",
     "num_bytes_of",
     "num_programs_of",

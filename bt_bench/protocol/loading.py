@@ -37,6 +37,11 @@ def default_suite() -> Suite:
     return load_suite(SuiteRef())
 
 
+def loaded_suites() -> list[Suite]:
+    """Return the suites whose modules this process has loaded."""
+    return [load_suite(ref) for ref in LOADED.values()]
+
+
 def load_suite(ref: SuiteRef) -> Suite:
     """Return a suite; once per process.
 

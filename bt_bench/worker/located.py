@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bt_bench.protocol import default_suite
+from bt_bench.protocol import loaded_suites
 from bt_bench.variants import TOOL, installed_places, text_of
 
 LONGEST_SOURCE = 80  # characters of a source line that are shown
@@ -147,11 +147,11 @@ def _compiled(error: BaseException, path: Path) -> Place | None:
 
 def _packages_of(files: Iterable[Path]) -> Iterator[Path]:
     """All files of the packages of kernels: what launches a kernel may be in another one."""
-    package = default_suite().package
     roots = {
-        Path(*file.parts[: file.parts.index(package) + 1])
+        Path(*file.parts[: file.parts.index(suite.package) + 1])
+        for suite in loaded_suites()
         for file in files
-        if package in file.parts
+        if suite.package in file.parts
     }
     for root in sorted(roots):
         yield from sorted(root.rglob("*.py"))
@@ -160,7 +160,7 @@ def _packages_of(files: Iterable[Path]) -> Iterator[Path]:
 def _rank(path: Path) -> int:
     if str(path).startswith("<"):  # no file
         return 0
-    if default_suite().package in path.parts:
+    if any(suite.package in path.parts for suite in loaded_suites()):
         return 2
     resolved = path.resolve()
     return 1 if any(map(resolved.is_relative_to, _not_of_users())) else 3
