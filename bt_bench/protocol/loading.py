@@ -31,6 +31,8 @@ from bt_bench.protocol.refs import (
 from bt_bench.protocol.suite import Suite
 from bt_bench.results import OperationInfo, SuiteInfo
 
+_loaded: dict[SuiteRef, Suite] = {}
+
 
 def default_suite() -> Suite:
     """Return the suite where none is named."""
@@ -38,8 +40,8 @@ def default_suite() -> Suite:
 
 
 def loaded_suites() -> list[Suite]:
-    """Return the suites whose modules this process has loaded."""
-    return [load_suite(ref) for ref in LOADED.values()]
+    """Return the suites whose code this process has loaded."""
+    return list(_loaded.values())
 
 
 def load_suite(ref: SuiteRef) -> Suite:
@@ -82,6 +84,7 @@ def _load(ref: SuiteRef) -> Suite:
     if problems:
         places = (f"{path}{_line_of_attribute(type(suite), problem)}" for problem in problems)
         raise UsageError("\n".join(map(": ".join, zip(places, problems, strict=True))))
+    _loaded[ref] = suite
     return suite
 
 

@@ -21,6 +21,7 @@ from bt_bench.protocol import (
     find_suite,
     info_of,
     load_suite,
+    loaded_suites,
     ref_of,
     shipped_suites,
     suite_of,
@@ -252,3 +253,12 @@ def test_bytecode_without_a_source_is_refused(tmp_path, suites_run_here):
     (folder / "driver.py").unlink()
     with pytest.raises(UsageError, match=r"driver\.pyc has no source beside it"):
         driver_of(load_suite(find_suite("mine", tmp_path)))
+
+
+def test_a_suite_that_does_not_load_is_not_among_those_that_are(tmp_path, suites_run_here):
+    """Errors are located by the packages of these, also that of a suite that has just failed."""
+    (tmp_path / "suite.py").write_text("raise RuntimeError('never')\n")
+    before = loaded_suites()
+    with pytest.raises(UsageError, match="never"):
+        load_suite(SuiteRef(name="mine", folder=tmp_path))
+    assert loaded_suites() == before
