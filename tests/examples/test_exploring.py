@@ -7,7 +7,6 @@ import json
 import pytest
 from examples.tools import bench
 from examples.wrong_variants import SUITE, write_wrong
-from support.commands import run as run_command
 from support.repositories import write
 
 from bt_bench.runs import explore
@@ -241,10 +240,10 @@ def test_reports_claim_no_more_than_the_tolerance_of_a_suite(floats, tmp_path):
     assert swept.code == 0, swept
     (case,) = json.loads((run / "near.json").read_text())["cases"]
     assert case["check"]["within_tolerance"] == ["weights"]
-    shown = run_command("show", run).out
+    shown = bench("show", run, suite=None).out
     title = shown.splitlines()[0]
     assert title.endswith(": 2 variants equal the reference within the suite's tolerances")
     exactly = "weights within the suite's tolerances and all else bit for bit."
     assert f"All equal the reference, {exactly}" in " ".join(shown.split())
-    compared = run_command("compare", run).out.splitlines()[0]
+    compared = bench("compare", run, suite=None).out.splitlines()[0]
     assert compared.endswith(", all equal to the reference within the suite's tolerances")
