@@ -46,7 +46,7 @@ class Figure:
 
 
 def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -> list[Judgement]:
-    """What `bt-bench compare` says of others against a base, in those metrics that were measured.
+    """Judge others against a base as `bt-bench compare` does, in the metrics that were measured.
 
     A case of which nothing can be judged has a judgement as a whole, as `WHOLE_CASE`.
 
@@ -68,7 +68,7 @@ def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -
 
 
 def factor_of(found: Judgement | None) -> Figure | None:
-    """How many times as long the base takes, with its interval; `None` where that is not known."""
+    """Return how many times as long the base takes, with its interval; `None` if unknown."""
     if found is None or found.evidence is None:
         return None
     if not (found.ratio and found.low and found.high):

@@ -235,8 +235,8 @@ def check(
         limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
-        repeating = _repeating(
-            [*([] if config == "-" else [config])],
+        repeating = _words(
+            *([] if config == "-" else [(config,)]),
             *([("--suite", suite)] if suite is not None else []),
             *(("--kernels", folder) for folder in kernels or ()),
             *(("--vllm-source", folder) for folder in vllm_source or ()),
@@ -260,8 +260,9 @@ def check(
                 for one in exploring.explore(right, numbers, recipes, limit):
                     explored.append(one)
                     if one.found is not None and one.found.needs:
-                        given = str(wanted) if recipes else _stored(known, one)
-                        again[one.variant] = given or _by_numbers(one.found)
+                        file = str(wanted) if recipes else _stored(known, one)
+                        words = [file] if file else _by_numbers(one.found)
+                        again[one.variant] = shlex.join(words)
                     if not as_json:
                         command = _again(one, repeating, again.get(one.variant, ""))
                         text = _explored_text(one, of, command, paths=paths)
@@ -354,24 +355,27 @@ def _wanted(
     return numbers
 
 
-def _repeating(words: list[str], *options: tuple[str, object]) -> str:
-    """Write arguments as a shell takes them."""
-    return shlex.join([*words, *(str(part) for option in options for part in option)])
+def _words(*options: tuple[object, ...]) -> list[str]:
+    """Return the words of a command line."""
+    return [str(part) for option in options for part in option]
 
 
-def _again(one: Explored, repeating: str, scenario: str) -> str:
-    """Return the command that shows a fault again; empty without one."""
-    if not scenario:
-        return ""
-    return f"bt-bench check {repeating} --variants {one.variant} --scenario {scenario}".replace(
-        "  ", " "
-    )
+def _again(one: Explored, repeating: list[str], scenario: str) -> str:
+    """Return the command that shows a fault again; empty without one.
+
+    Args:
+        one: how the variant did.
+        repeating: words that the command needs besides variant and scenario.
+        scenario: what it needs after `--scenario`, as typed.
+    """
+    words = ["bt-bench", "check", *repeating, "--variants", one.variant, "--scenario"]
+    return f"{shlex.join(words)} {scenario}" if scenario else ""
 
 
-def _by_numbers(found: Found) -> str:
+def _by_numbers(found: Found) -> list[str]:
     """Name scenarios where they are not stored: by what they are drawn from."""
     source = found.needs[-1].source
-    return f"{_numbers_of(found)} --seed {source.seed}{' --deep' * source.deep}"
+    return [_numbers_of(found), "--seed", str(source.seed), *["--deep"] * source.deep]
 
 
 def _stored(suite: Suite, one: Explored) -> str:

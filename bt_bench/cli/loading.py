@@ -1,4 +1,4 @@
-"""What a command line names: configs, names of variants and operations, folders of kernels."""
+"""Load what a command line names: configs, variants and operations, folders of kernels."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Player(ABC):
     """Plays a scenario on a variant or on the reference; where torch may be loaded."""
 
     not_tried: Sequence[str] = ()
-    """What the last one left out of its scenario for lack of memory or the like, in words."""
+    """Lists what the last play left out of its scenario, for lack of memory or the like."""
 
     @abstractmethod
     def play(

@@ -1,4 +1,4 @@
-"""Says where suites are: those that come with bt-bench by name, a user's own by its folder."""
+"""Find suites: those that come with bt-bench by name, a user's own by its folder."""
 
 from __future__ import annotations
 

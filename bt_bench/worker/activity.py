@@ -96,7 +96,7 @@ class Activity:
 
     @property
     def calls(self) -> int:
-        """How many calls of the last scenario were made."""
+        """Return how many calls of the last scenario were made."""
         return self._cells[_CALLS]
 
     @property

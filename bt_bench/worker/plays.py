@@ -149,7 +149,7 @@ class Coverage:
 
 @dataclass
 class Ran:
-    """What ran of a file.
+    """Keep the lines and branches of a file that ran.
 
     Args:
         lines: that ran.

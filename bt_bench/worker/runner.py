@@ -122,5 +122,5 @@ class Runner(Protocol):
 
     @property
     def calls_made(self) -> int:
-        """How many calls of a scenario the last process had made when it was lost."""
+        """Return how many calls of a scenario were made before the last task failed."""
         ...

@@ -75,7 +75,7 @@ class Supervisor:
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was replaced
         self._unasked: list[Setback] = []  # of workers that died before they were asked
-        self.calls_made = 0  # of a scenario, by the last worker that was lost
+        self.calls_made = 0  # of a scenario, before the last task that failed
 
     @property
     def hello(self) -> Hello:
@@ -154,9 +154,10 @@ class Supervisor:
     def _attempt(self, task: Task[Any], arms: Sequence[str], watcher: Watcher | None) -> Attempt:
         worker = self._living(watcher)
         outcome = worker.do(task, list(arms), watcher)
+        if isinstance(outcome, Failure):
+            self.calls_made = worker.calls_made
         if isinstance(outcome, Failure) and outcome.worker_is_spent:
             self._lost = outcome.reason.message
-            self.calls_made = worker.calls_made
             self._discard()
         return outcome
 

@@ -209,7 +209,7 @@ def test_scenarios_of_a_file_are_not_drawn_anew(config, tmp_path, option):
 def test_the_command_that_repeats_a_fault_has_all_that_it_needs(config, tmp_path, monkeypatch):
     """It is a shell's line, and plays what is in the file, which it leaves as it is."""
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "my kernels"
+    folder = tmp_path / "my  kernels"
     folder.mkdir()
     text = "from bt_kernels.variants.fused import Variant as Fused\n\n\nclass Variant(Fused):\n"
     text += "    def apply_staged_writes(self):\n        raise RuntimeError('never')\n"

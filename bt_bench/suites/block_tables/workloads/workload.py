@@ -40,7 +40,7 @@ class Workload(CommonWorkload):
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """Which of `bt_kernels.layout.FEATURES` a variant must have to run this."""
+        """Return those of `bt_kernels.layout.FEATURES` that a variant must have to run this."""
         features = set(self.layout.features)
         if all(step.num_computed_tokens is None for step in self.steps):
             features.discard(SLIDING_WINDOW)
