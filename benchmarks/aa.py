@@ -21,9 +21,9 @@ from statistics import median
 from typing import Any
 
 from bt_bench.analysis import Judgement, Verdict, judge_run
+from bt_bench.base.names import Operation
 from bt_bench.config.load import load_config
 from bt_bench.config.stock import stock_config_path
-from bt_bench.names import Operation
 from bt_bench.report import (
     Cell,
     Document,
@@ -32,12 +32,12 @@ from bt_bench.report import (
     print_document,
     render_document,
 )
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.result import VariantResult
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.run.result import VariantResult
 from bt_bench.runs.progress import CaseReport
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker.device import choose_device
+from bt_bench.worker.machine.device import choose_device
 
 PROMISED_SHARE = 0.01
 FALSE = (Verdict.SLOWER.value, Verdict.FASTER.value)
@@ -111,7 +111,7 @@ class _Runs:
 
     def __init__(self, variant: str, seconds: float, scratch: Path) -> None:
         from bt_bench.variants.catalogue import choose, find_variants
-        from bt_bench.worker.environment import read_environment
+        from bt_bench.worker.machine.environment import read_environment
         from bt_bench.worker.measuring.bench import CudaBench
 
         copies = scratch / "copies"
@@ -148,7 +148,7 @@ class _Runs:
         self, name: str, changes: dict[str, Any], operations: list[Operation]
     ) -> list[VariantResult]:
         from bt_bench.variants.catalogue import load_apart
-        from bt_bench.worker.executor import Executor, LocalRunner
+        from bt_bench.worker.process.executor import Executor, LocalRunner
 
         plan = self._spec.plan.model_copy(update=changes)
         spec = self._spec.model_copy(update={"plan": plan, "operations": operations})

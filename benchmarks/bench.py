@@ -90,7 +90,7 @@ def make_results(folder: Path, count: int, cases: int) -> None:
     from support.factories import make_case, make_launches, make_result
 
     from bt_bench.results import Quantity, RunFolder, metric_named
-    from bt_bench.results.writing import write_result
+    from bt_bench.results.files.writing import write_result
 
     quantities = [quantity for quantity in Quantity if quantity not in ("gap_us", "last_us")]
     quantities.append("host_us/compiled")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from bt_bench.variants.catalogue import find_variants, load
-from bt_bench.worker.call_stack import with_room
+from bt_bench.worker.isolation.call_stack import with_room
 from bt_kernels.layout import TableLayout
 
 DEPTHS, CALLS = range(160), 60

@@ -21,7 +21,7 @@ from scipy import stats
 
 from bt_bench.base import Cell, Document, Section, Table
 from bt_bench.report.markdown import render_document
-from bt_bench.results.series import FloatArray
+from bt_bench.results.run.series import FloatArray
 
 TESTS = 60
 ALPHA = 0.008  # of the planned looks

@@ -31,11 +31,11 @@ from bt_bench.analysis.power import DEFAULT_DETECT
 from bt_bench.analysis.rounds import GATE_MARGIN
 from bt_bench.analysis.verdicts import Verdict
 from bt_bench.base import Cell, Document, Section, Table
-from bt_bench.errors import ExitCode
+from bt_bench.base.errors import ExitCode
 from bt_bench.report.markdown import render_document
-from bt_bench.results.recording import read_recording
-from bt_bench.results.rounds import Subject
-from bt_bench.results.series import FloatArray
+from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.gate.rounds import Subject
+from bt_bench.results.run.series import FloatArray
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS
 from bt_bench.runs.selfcheck.rates import (
     LEAST_ASKED,

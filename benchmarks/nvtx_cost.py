@@ -14,7 +14,7 @@ from collections.abc import Callable
 import nvtx
 
 from bt_bench.base import no_collection
-from bt_bench.worker.environment import read_environment
+from bt_bench.worker.machine.environment import read_environment
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN, Range, SampleRanges
 
 BATCHES, CALLS = 20, 20_000

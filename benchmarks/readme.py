@@ -23,7 +23,7 @@ from pathlib import Path
 
 from measured import Measured
 
-from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.report import ABSENT
 from bt_bench.results import CONFIG_NAME, read_compact_run
 

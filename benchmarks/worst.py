@@ -32,7 +32,7 @@ from worst_runs import CONFIGS, Shard, expected_of, pieces_of, read_runs, run_pi
 from worst_text import document
 
 from bt_bench.analysis import PlainCopy
-from bt_bench.errors import BtBenchError
+from bt_bench.base.errors import BtBenchError
 from bt_bench.report import print_document, render_document
 
 HERE = Path(__file__).resolve().parent

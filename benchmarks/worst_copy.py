@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bt_bench.analysis import PlainCopy, median
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import PlainCopies
 
 # Read and written together: of a step with next to nothing, up to what no table here comes near.
@@ -50,7 +50,7 @@ def measure() -> dict[str, Any]:
     Raises:
         UsageError: where there is no GPU, or samples are missing.
     """
-    from bt_bench.worker.device import choose_device
+    from bt_bench.worker.machine.device import choose_device
 
     choose_device("cuda")  # before torch is imported, as it says
 

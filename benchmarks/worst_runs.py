@@ -21,13 +21,13 @@ from typing import Any
 from worst_arms import ONE_LAUNCH, role_of
 
 from bt_bench.analysis import Side
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.config import dump_config, load_config
 from bt_bench.config.select import select_cases
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.errors import ExitCode, UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.results import CONFIG_NAME, CompactResult, read_compact_run, write_run_file
-from bt_bench.results.folders import RunFolder
+from bt_bench.results.files.folders import RunFolder
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.vllm.source import VLLM
 

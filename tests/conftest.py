@@ -18,8 +18,8 @@ from support.sampling import commit, take_samples
 from support.suites import suites_here
 
 from bt_bench.protocol import end_suite, hosting
-from bt_bench.worker.call_stack import with_room
-from bt_bench.worker.interpreter import speed_up_interpreter
+from bt_bench.worker.isolation.call_stack import with_room
+from bt_bench.worker.machine.interpreter import speed_up_interpreter
 
 pytest_plugins = ["support.censuses"]
 

@@ -15,8 +15,8 @@ from bt_bench.analysis.census_figures import (
 )
 from bt_bench.analysis.judging import Entry, Settled, exact, settled
 from bt_bench.analysis.verdicts import LOST_FROM_CONFIG, Cause, Judged, Judgement, Verdict
-from bt_bench.errors import NotComparableError
-from bt_bench.names import DEFAULT_SUITE, Operation
+from bt_bench.base.errors import NotComparableError
+from bt_bench.base.names import DEFAULT_SUITE, Operation
 from bt_bench.results import (
     COUNTED,
     Metric,

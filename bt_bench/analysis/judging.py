@@ -31,7 +31,7 @@ from bt_bench.analysis.verdicts import (
     Verdict,
 )
 from bt_bench.base import format_number, format_share, unit_text
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.results import FloatArray, Metric
 
 SPREAD_FACTOR = 3.0

@@ -16,7 +16,7 @@ from bt_bench.analysis.deciding import POWER, detection_limit
 from bt_bench.analysis.statistics.student import t_critical, t_quantile
 from bt_bench.analysis.verdicts import Evidence, Judgement, Power, Verdict
 from bt_bench.base import format_share, unit_text
-from bt_bench.names import MOST_ROUNDS
+from bt_bench.base.names import MOST_ROUNDS
 from bt_bench.results import FloatArray, metric_named
 
 DEFAULT_DETECT = 0.05

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 
 
 class Verdict(StrEnum):
@@ -183,7 +183,7 @@ class Judgement:
     Args:
         operation: the operation of the case.
         case: name of the case.
-        metric: name of the metric, see `bt_bench.results.metrics`.
+        metric: name of the metric, see `bt_bench.results.run.metrics`.
         unit: unit of the values.
         base: label of the side that is compared with.
         other: label of the side that is judged.

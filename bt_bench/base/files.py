@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from bt_bench.base import atomic
+from bt_bench.base.errors import UsageError, nearest
 from bt_bench.base.units import format_bytes
-from bt_bench.errors import UsageError, nearest
 
 STDIN = "-"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from bt_bench.errors import UsageError, nearest
+from bt_bench.base.errors import UsageError, nearest
 
 MAX_LISTED = 20
 

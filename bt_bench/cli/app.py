@@ -106,7 +106,7 @@ def _named_suite(ctx: Any) -> str | None:
 
 
 def _commands_of(ctx: Any) -> dict[str, SuiteCommand]:
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
     from bt_bench.protocol import DEFAULT_REF, at_suite, find_suite
 
     named = _named_suite(ctx)
@@ -184,7 +184,7 @@ def _warn_of_unused(ctx: Any) -> None:
     given = sorted(name for name in os.environ if name.startswith(PREFIX))
     if not given:
         return
-    from bt_bench.errors import names_hint
+    from bt_bench.base.errors import names_hint
 
     parameters = [p for command in ctx.command.commands.values() for p in command.params]
     known = {str(p.envvar) for p in parameters if p.envvar} | VARIABLES_WITHOUT_OPTION

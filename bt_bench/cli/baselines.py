@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import UsageError
 from bt_bench.cli.exits import say
-from bt_bench.errors import UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Given

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bt_bench.base.errors import ExitCode
+from bt_bench.base.names import DeviceChoice
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, device_option, print_json
-from bt_bench.errors import ExitCode
-from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bt_bench.analysis import Promise
-    from bt_bench.names import DeviceKind
+    from bt_bench.base.names import DeviceKind
     from bt_bench.results import Calibration, Environment
 
 
@@ -80,7 +80,7 @@ def calibrate(
 
 def _check_new_file(path: Path) -> None:
     """Refuses a path that cannot be written, before anything is measured."""
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
 
     if path.exists():
         raise UsageError(f"--out {path} exists already; expected the path of a new file")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.failures import Failures
@@ -34,7 +35,6 @@ from bt_bench.cli.options import (
     say_begin,
     worker_for,
 )
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

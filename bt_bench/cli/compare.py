@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
 from bt_bench.cli.exits import say
@@ -28,12 +29,11 @@ from bt_bench.cli.outputs import (
     say_if_waiting,
     write_outputs,
 )
-from bt_bench.errors import ExitCode, UsageError, names_hint
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Criteria, Given, Judged, Rules
+    from bt_bench.base.names import FailOn
     from bt_bench.config import SweepSpec
-    from bt_bench.names import FailOn
 
 COMPARING = "Comparison"
 SHOWING = "Output and exit code"
@@ -274,7 +274,7 @@ def compare(
     """
     from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, Selection, parse_given
     from bt_bench.base import no_collection
-    from bt_bench.names import FailOn
+    from bt_bench.base.names import FailOn
 
     outputs = _outputs(formats, as_json, explain)
     spec = _spec(config)

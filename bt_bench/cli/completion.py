@@ -111,7 +111,7 @@ def cases(ctx: typer.Context) -> Iterable[str]:
 
 def _recorded(ctx: typer.Context) -> list[VariantResult]:
     """The results that were typed before, as far as they are folders or files of results."""
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
     from bt_bench.results import RunFolder, read_result, read_run
 
     found: list[VariantResult] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.options import extent, print_json
-from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.options import DeviceOption, JsonOption, chosen_device, print_json, resolve_device
-from bt_bench.errors import ExitCode
 
 
 def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:

@@ -16,7 +16,7 @@ from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
-from bt_bench.errors import BtBenchError, ExitCode, ForeignCodeError
+from bt_bench.base.errors import BtBenchError, ExitCode, ForeignCodeError
 
 Parameters = ParamSpec("Parameters")
 

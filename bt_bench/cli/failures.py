@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bt_bench.errors import listed
+from bt_bench.base.errors import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import kernel_folders
 from bt_bench.cli.options import (
@@ -17,7 +18,6 @@ from bt_bench.cli.options import (
     VllmSourceOption,
     print_json,
 )
-from bt_bench.errors import ExitCode
 
 _CONDITIONS = {
     "(none)": "Triton's own call on an idle GPU, with whatever earlier steps left in the L2 cache",

@@ -16,7 +16,7 @@ def names_given(option: str, text: str | None) -> list[str] | None:
     Raises:
         UsageError: if there is no name in it.
     """
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
 
     if text is None:
         return None

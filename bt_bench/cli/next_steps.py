@@ -114,8 +114,8 @@ def next_lines(
 
 def _folders_of(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """The folders that the config of a run names, which whoever continues it has to name too."""
+    from bt_bench.base.errors import UsageError
     from bt_bench.config import planned_folders
-    from bt_bench.errors import UsageError
 
     try:
         return planned_folders(folder)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bt_bench.base.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.next_steps import PROGRAM
-from bt_bench.names import DEVICE_CHOICES, DeviceChoice, DeviceKind, is_device_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -211,7 +211,7 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
     Raises:
         UsageError: if they were asked for by name, or nothing else is left.
     """
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
     from bt_bench.protocol import load_suite
 
     suite = load_suite(spec.suite)
@@ -252,7 +252,7 @@ def worker_for(
 ) -> Supervisor:
     """The worker process for a device and variants; a `with` block starts it."""
     from bt_bench.worker import Supervisor, WorkerSetup, arms_of
-    from bt_bench.worker.main import serve
+    from bt_bench.worker.process.main import serve
 
     setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
     return Supervisor(setup, serve, traceback_printer(traceback))

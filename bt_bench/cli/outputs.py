@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError, listed, names_hint
+from bt_bench.base.names import FailOn
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say
-from bt_bench.errors import ExitCode, UsageError, listed, names_hint
-from bt_bench.names import FailOn
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged, Judgement

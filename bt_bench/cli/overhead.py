@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, print_json
-from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
     from bt_bench.results import Environment

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.options import print_json
-from bt_bench.errors import ExitCode
 
 
 def schema() -> ExitCode:

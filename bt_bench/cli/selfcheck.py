@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode
+from bt_bench.base.names import DeviceChoice
 from bt_bench.cli import completion
 from bt_bench.cli.options import (
     JsonOption,
@@ -16,8 +18,6 @@ from bt_bench.cli.options import (
     device_option,
     print_json,
 )
-from bt_bench.errors import ExitCode
-from bt_bench.names import DeviceChoice
 
 if TYPE_CHECKING:
     from bt_bench.results import Recording
@@ -145,7 +145,7 @@ def selfcheck(
 
 
 def _refuse_within_margin(detect: float, margin: float) -> None:
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
 
     if detect <= 100 * margin:
         raise UsageError(
@@ -156,7 +156,7 @@ def _refuse_within_margin(detect: float, margin: float) -> None:
 
 def _shipped() -> Path:
     """The recording that comes with the package."""
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
     from bt_bench.runs import recording_paths
 
     paths = recording_paths()
@@ -170,7 +170,7 @@ def _shipped() -> Path:
 
 def _refuse_idle(ctx: typer.Context) -> None:
     """Refuses flags for recording if nothing is recorded."""
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
 
     for name in ("config", "variants", "rounds", "save"):
         source = ctx.get_parameter_source(name)
@@ -181,7 +181,7 @@ def _refuse_idle(ctx: typer.Context) -> None:
 
 
 def _refuse_both(recordings: list[str] | None) -> None:
-    from bt_bench.errors import UsageError
+    from bt_bench.base.errors import UsageError
 
     if recordings:
         raise UsageError(
@@ -201,14 +201,14 @@ def _record(
     from tempfile import TemporaryDirectory
 
     from bt_bench.base import is_stream
+    from bt_bench.base.errors import UsageError
+    from bt_bench.base.names import kind_of
     from bt_bench.cli.loading import kernel_folders, load_spec
     from bt_bench.cli.options import choose_variants, resolve_device, without_opponents
     from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.errors import UsageError
-    from bt_bench.names import kind_of
     from bt_bench.results import GateArm
     from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
-    from bt_bench.worker.main import serve
+    from bt_bench.worker.process.main import serve
 
     if save is not None and is_stream(save):
         raise UsageError(

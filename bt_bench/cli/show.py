@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.latest import latest_run
@@ -17,7 +18,6 @@ from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
 from bt_bench.cli.profile.places import case_folders
 from bt_bench.cli.profile.shown import show_profile
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Selection

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import resolved
 from bt_bench.cli import completion
 from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.exits import visible
@@ -33,14 +35,12 @@ from bt_bench.cli.options import (
     worker_for,
 )
 from bt_bench.cli.profile.of_run import RunProfiles, nsight_compute_for, say_tools
-from bt_bench.errors import ExitCode, UsageError
-from bt_bench.names import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice
     from bt_bench.protocol import SuiteRef
     from bt_bench.results import RunFolder, VariantResult
     from bt_bench.runs import SweepRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.loading import load_spec
 from bt_bench.cli.options import (
     ConfigArgument,
@@ -14,7 +15,6 @@ from bt_bench.cli.options import (
     SuiteOption,
     print_json,
 )
-from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
     from bt_bench.config import CaseSpec

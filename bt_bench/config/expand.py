@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
 from bt_bench.config.validation import Vocabulary, leaves
 from bt_bench.config.yaml import Entry
-from bt_bench.errors import names_hint, shown
 
 MAX_CASES = 100_000
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from bt_bench.base.errors import UsageError, names_hint, shown
 from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import axes_to_append, case_name, check_name_template
@@ -26,7 +27,6 @@ from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.told import ToldCase, as_written
 from bt_bench.config.validation import Vocabulary, validate
 from bt_bench.config.yaml import Located, parse_yaml
-from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.protocol import (
     Operation,
     Suite,

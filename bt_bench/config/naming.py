@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Problems
 from bt_bench.config.sections import MAX_NAME, NAME_RULE, Axis, CaseTemplate
 from bt_bench.config.validation import Vocabulary
-from bt_bench.errors import names_hint, shown
 from bt_bench.protocol import WorkloadParameters
 from bt_bench.results import Noun
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bt_bench.base.errors import UsageError, names_hint, shown
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
 from bt_bench.config.validation import Vocabulary, is_list, leaves
 from bt_bench.config.yaml import Entry, Located, parse_yaml
-from bt_bench.errors import UsageError, names_hint, shown
 from bt_bench.results import Plan
 
 _PLAN = "plan."

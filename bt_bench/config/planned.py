@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.problems import Problems
 from bt_bench.config.sources import read_config
 from bt_bench.config.yaml import parse_yaml
-from bt_bench.errors import UsageError
 from bt_bench.protocol import find_suite
 from bt_bench.results import CONFIG_NAME
 

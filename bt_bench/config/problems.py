@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 
 MAX_SHOWN_PROBLEMS = 20
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.spec import GateSpec
 from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
 from bt_bench.config.yaml import Entry, Located
-from bt_bench.errors import names_hint, shown
 from bt_bench.protocol import Operation, Suite
 from bt_bench.results import Plan
 from bt_bench.variants import default_variants

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from bt_bench.errors import UsageError, names_hint, shown
-from bt_bench.names import DEVICE_CHOICES, DeviceChoice, is_device_choice
+from bt_bench.base.errors import UsageError, names_hint, shown
+from bt_bench.base.names import DEVICE_CHOICES, DeviceChoice, is_device_choice
 from bt_bench.results import Noun
 
 _TABLE = "tool.bt-bench"

@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from bt_bench.base.errors import UsageError, nearest
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
-from bt_bench.errors import UsageError, nearest
 from bt_bench.protocol import SuiteRef
 
 MAX_BYTES = 6 * 2**20

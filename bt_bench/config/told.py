@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from bt_bench.base.errors import UsageError, shown
 from bt_bench.config.naming import placeholders_as
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sections import MAX_NAME, Entries, margin_of
 from bt_bench.config.spec import CaseSpec
 from bt_bench.config.yaml import Located
-from bt_bench.errors import UsageError, shown
 
 ToldCase = tuple[int, CaseSpec]
 """A case, with the place in `cases` that it is made of."""

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from bt_bench.base.errors import UsageError, listed, names_hint, shown
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.yaml import Entry, Located
-from bt_bench.errors import UsageError, listed, names_hint, shown
 from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from bt_bench.base.errors import UsageError, shown
 from bt_bench.config.problems import Place, Problems
-from bt_bench.errors import UsageError, shown
 
 MAX_VALUES = 200_000
 """More values than any sane config has; aliases of aliases can name billions in a few lines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.protocol.digests import digest_of
 from bt_bench.protocol.driver import Driver, Guard, MismatchError, Through, Trial
 from bt_bench.protocol.exploring import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bt_bench.names import Operation, Path
+from bt_bench.base.names import Operation, Path
 
 if TYPE_CHECKING:
     import torch

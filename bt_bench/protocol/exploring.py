@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, Self
 
 from pydantic import SerializationInfo, model_serializer
 
-from bt_bench.errors import BtBenchError
-from bt_bench.names import Operation
-from bt_bench.processes import Sealed
+from bt_bench.base.errors import BtBenchError
+from bt_bench.base.names import Operation
+from bt_bench.base.processes import Sealed
 from bt_bench.protocol.hosting import at_suite
 from bt_bench.protocol.owners import running, suite_of
 from bt_bench.protocol.parameters import WorkloadParameters, revived

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from bt_bench.errors import BtBenchError, NotComparableError, UsageError
+from bt_bench.base.errors import BtBenchError, NotComparableError, UsageError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from bt_bench.processes import Child
+    from bt_bench.base.processes import Child
     from bt_bench.protocol.refs import SuiteRef
 
 Parameters = ParamSpec("Parameters")
@@ -55,7 +55,8 @@ def at_suite(
 
     Args:
         ref: the suite.
-        function: of a module of bt-bench; it returns data that `bt_bench.processes.pack` takes.
+        function: of a module of bt-bench; it returns data that `pack` of `bt_bench.base.processes`
+            takes.
         args: which can be pickled.
         kwargs: likewise.
 
@@ -110,7 +111,7 @@ class _SuiteProcess:
     """The process of one suite, in which functions are called one after the other."""
 
     def __init__(self, ref: SuiteRef) -> None:
-        from bt_bench.processes import Child
+        from bt_bench.base.processes import Child
 
         self._ref = ref
         self.child: Child = Child("process of the suite", _serve)
@@ -129,7 +130,7 @@ class _SuiteProcess:
         raise BtBenchError(f"{answer.text}internal error where a suite runs; please report it")
 
     def _answer(self, request: Any) -> Any:
-        from bt_bench.processes import NoDataError
+        from bt_bench.base.processes import NoDataError
 
         try:
             self.child.send((Path.cwd(), *request))
@@ -150,7 +151,7 @@ class _SuiteProcess:
 
 def _serve(connection: Connection) -> None:
     """Call what is asked for until the connection is closed."""
-    from bt_bench.processes import answer, settle
+    from bt_bench.base.processes import answer, settle
 
     settle()
     sys.dont_write_bytecode = True  # in a tree that a gate may compare with another one

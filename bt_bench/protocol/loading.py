@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol.driver import Driver
 from bt_bench.protocol.fresh import load_only_sources
 from bt_bench.protocol.hosted import HostedSuite, told_of

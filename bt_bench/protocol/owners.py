@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.protocol.refs import MODULE, folder_at, place_in, ref_of_value, suite_at
 
 if TYPE_CHECKING:

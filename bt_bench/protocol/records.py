@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Operation
 from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.owners import line_of, place_of, running, suite_of
 from bt_bench.protocol.parameters import WorkloadParameters

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bt_bench.errors import UsageError, names_hint
-from bt_bench.names import DEFAULT_SUITE
+from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.results import Noun
 
 _SHIPPED = "bt_bench.suites"

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, get_origin
 
-from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Operation
 from bt_bench.protocol.misspelt import misspelt
 from bt_bench.protocol.parameters import WorkloadParameters
 from bt_bench.protocol.refs import folder_at, ref_of, ref_of_value
@@ -222,7 +222,7 @@ class Suite(ABC):
         """Commands that the suite adds to bt-bench, by name: functions as Typer takes them.
 
         They are called as `bt-bench --suite DIR NAME …`, and return an `ExitCode` of
-        `bt_bench.errors`, or nothing, which is 0.
+        `bt_bench.base.errors`, or nothing, which is 0.
         """
         return {}
 

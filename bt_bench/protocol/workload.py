@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.protocol.digests import digest_of
 
 

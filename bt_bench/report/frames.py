@@ -12,7 +12,7 @@ from bt_bench.analysis import (
     percentile,
     step_medians,
 )
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.report.run.work import roofline_json
 from bt_bench.results import CaseResult, Measurement, VariantResult
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bt_bench.base import Bullets, Cell, Document, Section, Table, format_bytes, format_number
-from bt_bench.errors import counted
+from bt_bench.base.errors import counted
 from bt_bench.protocol import Suite, Workload, WorkloadParameters, traffic_by_operation
 
 _COLUMNS = ("Per step", "min", "p50", "max", "mean")

@@ -2,14 +2,75 @@
 
 from __future__ import annotations
 
-from bt_bench.results.baselines import (
+from bt_bench.results.files.baselines import (
     baseline_names,
     baseline_path,
     find_baseline,
     save_baseline,
     why_no_baseline,
 )
-from bt_bench.results.calibration import (
+from bt_bench.results.files.compact import (
+    Binaries,
+    CompactCase,
+    CompactResult,
+    Launches,
+    Rounds,
+    Taken,
+    compacted,
+    launches_in,
+    parse_compact,
+    read_compact,
+    read_compact_run,
+)
+from bt_bench.results.files.folders import CONFIG_NAME, RunFolder, result_name
+from bt_bench.results.files.journals import RESULT_SUFFIX
+from bt_bench.results.files.reading import (
+    in_order,
+    read_result,
+    read_run,
+    read_written,
+    result_schema,
+)
+from bt_bench.results.files.writing import ResultWriter, changed_meanwhile, write_run_file
+from bt_bench.results.gate.census import (
+    CensusCase,
+    Kernel,
+    KernelCode,
+    OperationCensus,
+    StaticCensus,
+    StepLaunches,
+    Toolchain,
+    VariantCensus,
+    read_census,
+    write_census,
+)
+from bt_bench.results.gate.recording import Recorder, Recording, Revision, read_recording
+from bt_bench.results.gate.rounds import GateArm, GateRound, RoundSource, Subject
+from bt_bench.results.profile.counters import (
+    COUNTERS_NAME,
+    NCU_REPORT_NAME,
+    Counter,
+    Counters,
+    KernelCounters,
+    Stall,
+    VariantCounters,
+    read_counters,
+    write_counters,
+)
+from bt_bench.results.profile.host_profile import HandlerCost, HostFrame, HostProfile
+from bt_bench.results.profile.timeline import (
+    TIMELINE_NAME,
+    DeviceOperation,
+    EmptyCalls,
+    HostCall,
+    Timeline,
+    TracedSteps,
+    Tracing,
+    VariantTimeline,
+    read_timeline,
+    write_timeline,
+)
+from bt_bench.results.run.calibration import (
     Calibration,
     DeviceLine,
     Figure,
@@ -18,7 +79,7 @@ from bt_bench.results.calibration import (
     LaunchChain,
     PlainCopies,
 )
-from bt_bench.results.case import (
+from bt_bench.results.run.case import (
     CaseResult,
     CheckReport,
     CompiledKernel,
@@ -35,44 +96,7 @@ from bt_bench.results.case import (
     StopReason,
     WorkloadRecord,
 )
-from bt_bench.results.census import (
-    CensusCase,
-    Kernel,
-    KernelCode,
-    OperationCensus,
-    StaticCensus,
-    StepLaunches,
-    Toolchain,
-    VariantCensus,
-    read_census,
-    write_census,
-)
-from bt_bench.results.compact import (
-    Binaries,
-    CompactCase,
-    CompactResult,
-    Launches,
-    Rounds,
-    Taken,
-    compacted,
-    launches_in,
-    parse_compact,
-    read_compact,
-    read_compact_run,
-)
-from bt_bench.results.counters import (
-    COUNTERS_NAME,
-    NCU_REPORT_NAME,
-    Counter,
-    Counters,
-    KernelCounters,
-    Stall,
-    VariantCounters,
-    read_counters,
-    write_counters,
-)
-from bt_bench.results.folders import CONFIG_NAME, RunFolder, result_name
-from bt_bench.results.helpers import (
+from bt_bench.results.run.helpers import (
     HELPER_TRAITS,
     Helper,
     Helpers,
@@ -81,9 +105,7 @@ from bt_bench.results.helpers import (
     helper_state,
     helpers_text,
 )
-from bt_bench.results.host_profile import HandlerCost, HostFrame, HostProfile
-from bt_bench.results.journals import RESULT_SUFFIX
-from bt_bench.results.metrics import (
+from bt_bench.results.run.metrics import (
     COUNTED,
     DEVICE_TICK_US,
     Metric,
@@ -93,7 +115,7 @@ from bt_bench.results.metrics import (
     select,
     sums_in,
 )
-from bt_bench.results.nouns import (
+from bt_bench.results.run.nouns import (
     Cache,
     Decides,
     Direction,
@@ -108,16 +130,8 @@ from bt_bench.results.nouns import (
     Series,
     Status,
 )
-from bt_bench.results.plan import Plan
-from bt_bench.results.reading import (
-    in_order,
-    read_result,
-    read_run,
-    read_written,
-    result_schema,
-)
-from bt_bench.results.recording import Recorder, Recording, Revision, read_recording
-from bt_bench.results.result import (
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.result import (
     BASELINE,
     SCHEMA_VERSION,
     Environment,
@@ -126,10 +140,9 @@ from bt_bench.results.result import (
     VariantInfo,
     VariantResult,
 )
-from bt_bench.results.rounds import GateArm, GateRound, RoundSource, Subject
-from bt_bench.results.series import FloatArray, place_of, series_of
-from bt_bench.results.soundness import are_times
-from bt_bench.results.suites import (
+from bt_bench.results.run.series import FloatArray, place_of, series_of
+from bt_bench.results.run.soundness import are_times
+from bt_bench.results.run.suites import (
     OperationInfo,
     SuiteInfo,
     context_of,
@@ -137,19 +150,6 @@ from bt_bench.results.suites import (
     operations_of,
     suite_name,
 )
-from bt_bench.results.timeline import (
-    TIMELINE_NAME,
-    DeviceOperation,
-    EmptyCalls,
-    HostCall,
-    Timeline,
-    TracedSteps,
-    Tracing,
-    VariantTimeline,
-    read_timeline,
-    write_timeline,
-)
-from bt_bench.results.writing import ResultWriter, changed_meanwhile, write_run_file
 
 __all__ = [
     "BASELINE",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from bt_bench.base.names import DeviceKind
 from bt_bench.config import CaseSpec, SweepSpec
-from bt_bench.names import DeviceKind
 from bt_bench.results import Plan
 
 # What a fairly quick machine takes, in seconds. Rounds may end early, so that it is an upper bound

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 import bt_bench
 from bt_bench.base import read_text, write_text
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Recipe, Suite, source_sha256
 from bt_bench.results import Noun, Reason
 from bt_bench.runs.explore import Found

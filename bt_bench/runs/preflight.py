@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bt_bench.base import format_bytes
+from bt_bench.base.errors import UsageError
 from bt_bench.config import SweepSpec
-from bt_bench.errors import UsageError
 from bt_bench.protocol import flat_parameters, info_of, load_suite
 from bt_bench.results import (
     CONFIG_NAME,

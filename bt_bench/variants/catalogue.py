@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from bt_bench.errors import UsageError, names_hint
+from bt_bench.base.errors import UsageError, names_hint
 from bt_bench.protocol import (
     FreshSourceLoader,
     NoOpponents,

@@ -1,7 +1,7 @@
 """Which files the process of one revision may use: its own tree, and what is in no tree.
 
 Both trees are on the same disk, and much leads from one to the other: the path of modules, an
-editable install, a symlink, the working directory. `bt_bench.worker.fence` enforces this.
+editable install, a symlink, the working directory. `bt_bench.worker.isolation.fence` enforces this.
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ from bt_bench.worker.checking.alike import in_common
 from bt_bench.worker.checking.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
 from bt_bench.worker.compiling.kept import take_code_census
-from bt_bench.worker.culprits import Noticing
-from bt_bench.worker.device import choose_device
-from bt_bench.worker.environment import available_bytes, read_environment
-from bt_bench.worker.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
-from bt_bench.worker.outcome import Measured, RoundProgress, TimelineParts
-from bt_bench.worker.plays import (
+from bt_bench.worker.machine.device import choose_device
+from bt_bench.worker.machine.environment import available_bytes, read_environment
+from bt_bench.worker.process.culprits import Noticing
+from bt_bench.worker.process.supervisor import Serve, Supervisor
+from bt_bench.worker.tasks.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of
+from bt_bench.worker.tasks.outcome import Measured, RoundProgress, TimelineParts
+from bt_bench.worker.tasks.plays import (
     Coverage,
     Play,
     Played,
@@ -21,9 +22,8 @@ from bt_bench.worker.plays import (
     Surveyed,
     Unreached,
 )
-from bt_bench.worker.runner import Finished, Runner, Watcher
-from bt_bench.worker.supervisor import Serve, Supervisor
-from bt_bench.worker.tasks import (
+from bt_bench.worker.tasks.runner import Finished, Runner, Watcher
+from bt_bench.worker.tasks.tasks import (
     Calibrate,
     CheckCase,
     CheckConformance,

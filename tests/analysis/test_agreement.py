@@ -6,7 +6,7 @@ import pytest
 from support.factories import make_case, make_failed_case
 
 from bt_bench.analysis.agreement import Agreement, agreement
-from bt_bench.results.case import CaseResult, CheckReport
+from bt_bench.results.run.case import CaseResult, CheckReport
 
 
 def checked(**changes: list[str]) -> CaseResult:

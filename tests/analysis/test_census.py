@@ -9,9 +9,9 @@ from bt_bench.analysis.census import ALL_CASES, equal_host_code, equal_launches,
 from bt_bench.analysis.census_figures import REGISTERS, SPILLS, Taken, figures_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.errors import ExitCode, NotComparableError
-from bt_bench.names import Operation
-from bt_bench.results.census import CensusCase, Kernel, OperationCensus
+from bt_bench.base.errors import ExitCode, NotComparableError
+from bt_bench.base.names import Operation
+from bt_bench.results.gate.census import CensusCase, Kernel, OperationCensus
 from bt_bench.suites.block_tables import operations as ops
 
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)

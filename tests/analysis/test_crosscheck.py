@@ -13,8 +13,8 @@ from bt_bench.analysis.crosscheck import (
     crosschecks,
     disagreements,
 )
-from bt_bench.results.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
-from bt_bench.results.series import series_of
+from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Method, Quantity, Series
+from bt_bench.results.run.series import series_of
 
 INTERCEPTS = {Method.EVENTS: 2.0, Method.PROFILER: 0.5, Method.GRAPH_SLOPE: 0.75}
 BUSY_EVENT = series_of(Quantity.EVENT_US, load=Load.BUSY)

@@ -31,8 +31,8 @@ from bt_bench.analysis.verdicts import (
     Systematic,
     Verdict,
 )
-from bt_bench.errors import ExitCode, UsageError
-from bt_bench.names import FailOn
+from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import FailOn
 from bt_bench.results import Direction
 from bt_bench.suites.block_tables import operations as ops
 

@@ -6,7 +6,7 @@ import numpy as np
 from support.gate_rounds import BASE, HEAD, subject
 
 from bt_bench.analysis.rounds import Ledger
-from bt_bench.results.rounds import GateRound
+from bt_bench.results.gate.rounds import GateRound
 
 HOST, DEVICE = subject(), subject(metric="gpu_us")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.analysis.plain_copy import PlainCopy
-from bt_bench.results.calibration import PlainCopies
+from bt_bench.results.run.calibration import PlainCopies
 
 
 def test_between_and_beyond_what_was_measured() -> None:

@@ -22,7 +22,7 @@ from bt_bench.analysis.power import (
 )
 from bt_bench.analysis.rounds import Ledger, judge_rounds
 from bt_bench.analysis.verdicts import Judgement, Power, Verdict
-from bt_bench.results.rounds import GateRound, Subject
+from bt_bench.results.gate.rounds import GateRound, Subject
 
 RULES = Rules(margin=0.015)
 ONE, TWO, THREE = (subject(name) for name in ("one", "two", "three"))

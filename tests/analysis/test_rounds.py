@@ -23,9 +23,9 @@ from bt_bench.analysis.rounds import (
 )
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
-from bt_bench.results.metrics import DEVICE_TICK_US
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.run.metrics import DEVICE_TICK_US
+from bt_bench.results.run.nouns import Quantity
 
 HOST = subject()
 DEVICE = subject(metric="gpu_us")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bt_bench.base.atomic import descriptor_of, is_stream, replacing, target_of, write_text
+from bt_bench.base.errors import UsageError
 from bt_bench.base.files import write_text as write_named
-from bt_bench.errors import UsageError
 
 FULL = Path("/dev/full")
 

@@ -17,7 +17,7 @@ from support.factories import make_case, make_launches, make_result, make_rounds
 
 from bt_bench.report import render_document
 from bt_bench.results import Cache, LaunchPath, Load, Quantity, RunFolder, Series, series_of
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.writing import write_result
 from bt_bench.suites.block_tables import operations as ops
 
 HOST, STAGE, GPU = map(series_of, (Quantity.HOST_US, Quantity.STAGE_US, Quantity.GPU_US))

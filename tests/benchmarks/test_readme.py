@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.variants import find_variants
 
 ROOT = Path(__file__).parents[2]

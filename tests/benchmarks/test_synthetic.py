@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic import OF_APART, PROCESS, Noise, SyntheticPopulation, value_of
 
-from bt_bench.results.metrics import DEVICE_TICK_US
+from bt_bench.results.run.metrics import DEVICE_TICK_US
 
 CASES = 6
 

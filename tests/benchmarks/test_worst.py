@@ -23,15 +23,15 @@ from support.factories import (
 from support.goldens import assert_golden
 
 from bt_bench.analysis import PlainCopy
+from bt_bench.base.errors import UsageError
 from bt_bench.config import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload, record_of
 from bt_bench.report import render_document
-from bt_bench.results.calibration import PlainCopies
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Quantity, ReasonCode, Status
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.writing import write_result
+from bt_bench.results.run.calibration import PlainCopies
+from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
 from bt_bench.suites.block_tables import operations as ops
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -9,7 +9,7 @@ from support.calibrations import make_calibration, make_host_calibration
 from support.commands import run
 from support.factories import make_environment
 
-from bt_bench.results.calibration import Calibration, LaunchChain
+from bt_bench.results.run.calibration import Calibration, LaunchChain
 from bt_bench.worker.measuring.calibration import calibrate as measuring
 
 

@@ -31,13 +31,13 @@ from support.factories import (
 )
 
 from bt_bench import analysis
-from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.plan import Plan
-from bt_bench.results.reading import read_result
-from bt_bench.results.series import series_of
-from bt_bench.results.writing import ResultWriter, write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.reading import read_result
+from bt_bench.results.files.writing import ResultWriter, write_result
+from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.series import series_of
 
 FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
 

@@ -20,11 +20,11 @@ from support.factories import make_case, make_environment, make_result
 from support.processes import runs, wait_for
 from support.repositories import KERNELS, commit, git, repository, write
 
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.reading import read_result
-from bt_bench.results.recording import read_recording
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.reading import read_result
+from bt_bench.results.files.writing import write_result
+from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.run.nouns import Quantity
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.compiling.census import take_census
 

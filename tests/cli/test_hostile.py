@@ -24,9 +24,9 @@ ENDINGS = {
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         """,
     "by patches": """
-        import bt_bench.cli.exits, bt_bench.errors, os, sys, typer
+        import bt_bench.cli.exits, bt_bench.base.errors, os, sys, typer
         sys.exit = typer.Exit.__init__ = lambda *_: os._exit(0)
-        bt_bench.cli.exits.ExitCode.USAGE = bt_bench.errors.UsageError.exit_code = 0
+        bt_bench.cli.exits.ExitCode.USAGE = bt_bench.base.errors.UsageError.exit_code = 0
         """,
     "by other modules": """
         import sys, types
@@ -227,7 +227,7 @@ def test_to_show_a_run_runs_nothing_of_it(begun, tmp_path):
     from support.factories import make_case, make_result
 
     from bt_bench.results import RunFolder
-    from bt_bench.results.writing import write_result
+    from bt_bench.results.files.writing import write_result
 
     partial = make_result("third", [make_case()], complete=False)
     write_result(RunFolder(begun), partial)

@@ -12,7 +12,7 @@ import pytest
 from support.commands import ONE_CHECK, TINY, run, run_apart, start
 from support.faulty import write_faulty
 
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.reading import read_run
 
 # Faulty in the case of two groups alone, and only when it is rewound a third time: a check does so
 # twice, so it passes that and fails while it is measured.

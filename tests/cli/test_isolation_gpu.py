@@ -6,7 +6,7 @@ import pytest
 from support.commands import run_apart
 from support.faulty import write_faulty
 
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.reading import read_run
 
 CONFIG = """\
 variants: [baseline, fused]

@@ -16,11 +16,11 @@ from support.commands import run
 from support.factories import make_calibration, make_case, make_launches, make_result
 
 from bt_bench.report.formats import FORMATS
-from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Method, Quantity
-from bt_bench.results.series import series_of
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.writing import write_result
+from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.run.nouns import Method, Quantity
+from bt_bench.results.run.series import series_of
 
 ROUNDS = 24
 SERIES = [series_of(quantity) for quantity in (Quantity.HOST_US, Quantity.GPU_US, Quantity.GAP_US)]

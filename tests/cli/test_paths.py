@@ -8,7 +8,7 @@ import os
 import pytest
 from support.commands import ONE_CHECK, TINY, run, run_apart
 
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.reading import read_run
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,3\n"
 CONFIG = f"""\

@@ -15,9 +15,9 @@ from bt_bench.cli.progress import (
     made_bars,
     told_on_stderr,
 )
-from bt_bench.results.case import StopReason
+from bt_bench.results.run.case import StopReason
 from bt_bench.runs.progress import CaseReport
-from bt_bench.worker.outcome import RoundProgress
+from bt_bench.worker.tasks.outcome import RoundProgress
 
 PRECISE = CaseReport("step/one", [], [], 96, StopReason.PRECISE, 0.841)
 

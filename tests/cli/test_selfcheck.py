@@ -12,9 +12,9 @@ from support.factories import make_environment
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis import judging
-from bt_bench.results.recording import Recording, Revision, with_rounds, write_recording
-from bt_bench.results.result import Tool
-from bt_bench.results.rounds import GateArm
+from bt_bench.results.gate.recording import Recording, Revision, with_rounds, write_recording
+from bt_bench.results.gate.rounds import GateArm
+from bt_bench.results.run.result import Tool
 from bt_bench.runs.selfcheck.resampled import ArraySource
 
 ROUNDS = 40

@@ -16,7 +16,7 @@ from support.commands import run, run_apart
 from support.factories import make_case, make_failed_case, make_result
 
 from bt_bench.cli.next_steps import command, next_lines, program
-from bt_bench.results.nouns import Quantity
+from bt_bench.results.run.nouns import Quantity
 
 ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
 

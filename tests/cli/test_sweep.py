@@ -11,8 +11,8 @@ import pytest
 from support.commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
 from support.mutants import write_mutant
 
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.reading import read_run, result_schema
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.reading import read_run, result_schema
 
 PLAIN_VARIANT = '''\
 """A variant from before there were features."""

@@ -21,9 +21,9 @@ from support.timelines import a_variant, empty_calls
 
 from bt_bench.protocol.records import build_workload, record_of
 from bt_bench.results import Quantity, Reason, ReasonCode, read_counters, read_timeline
-from bt_bench.results.case import CheckReport
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.reading import read_run
+from bt_bench.results.run.case import CheckReport
 from bt_bench.worker import (
     Calibrate,
     CheckCase,
@@ -34,10 +34,10 @@ from bt_bench.worker import (
     TakeTimeline,
     TimelineParts,
 )
-from bt_bench.worker.messages import Hello
 from bt_bench.worker.profiling.marking import MarkAnswer, Marked
-from bt_bench.worker.runner import Finished
-from bt_bench.worker.tasks import CheckConformance
+from bt_bench.worker.tasks.messages import Hello
+from bt_bench.worker.tasks.runner import Finished
+from bt_bench.worker.tasks.tasks import CheckConformance
 
 ROUNDS = 40
 # Time of a step by case and variant in µs: one case is the slowest, another one changes most.
@@ -281,7 +281,7 @@ def test_counters_that_may_not_be_read_cost_nothing_else(config, tmp_path, gpu, 
 
 
 def test_a_timeline_that_fails_costs_nothing_else(config, tmp_path, gpu):
-    from bt_bench.errors import BtBenchError
+    from bt_bench.base.errors import BtBenchError
 
     def fail():
         raise BtBenchError("Traceback …\ninternal error")

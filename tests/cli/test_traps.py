@@ -22,15 +22,15 @@ from support.gate_rounds import make_rounds as gate_rounds
 
 from bt_bench.analysis.deciding import Correction, Rules, exit_code
 from bt_bench.analysis.verdicts import Cause, Judged, Verdict
-from bt_bench.errors import ExitCode
-from bt_bench.names import FailOn
+from bt_bench.base.errors import ExitCode
+from bt_bench.base.names import FailOn
 from bt_bench.report.formats import FORMATS
-from bt_bench.results.case import CaseResult, ControlSpread
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.rounds import GateRound, Subject
-from bt_bench.results.series import series_of
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.writing import write_result
+from bt_bench.results.gate.rounds import GateRound, Subject
+from bt_bench.results.run.case import CaseResult, ControlSpread
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.series import series_of
 from bt_bench.runs.gate.loop import GatePlan, replay, run_gate
 
 Write = Callable[..., Path]

@@ -9,9 +9,9 @@ import pytest
 from support.commands import run
 from support.vllm_stand_in import NEW, OLD, write_stand_in
 
+from bt_bench.base.errors import UsageError
 from bt_bench.cli.options import without_opponents
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 
 CONFIG = """\
 variants: [baseline, vllm]

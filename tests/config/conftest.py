@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.load import load_config
 from bt_bench.config.spec import SweepSpec
-from bt_bench.errors import UsageError
 
 Loader = Callable[..., SweepSpec]
 ErrorOf = Callable[..., str]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.validation import Vocabulary
-from bt_bench.errors import UsageError
 from bt_bench.protocol import default_suite
 
 quick = settings(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 
 TOP_KEYS = "name, description, suite, kernels, variants, operations, plan, gate, defaults, cases"
 GOOD = "{name: a, requests: 1, tokens: 2}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 
 

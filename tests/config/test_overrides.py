@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.results.nouns import Cache, LaunchPath
+from bt_bench.results.run.nouns import Cache, LaunchPath
 from bt_bench.suites.block_tables import operations as ops
 
 BASE = """\

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,3\n"
 CONFIG = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.settings import Settings, read_settings
-from bt_bench.errors import UsageError
 
 
 @pytest.fixture

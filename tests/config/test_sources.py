@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 
 GOOD = "{name: a, requests: 1, tokens: 2}"
 

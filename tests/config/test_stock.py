@@ -9,15 +9,15 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config import validation
 from bt_bench.config.dump import dump_config
 from bt_bench.config.load import load_config
 from bt_bench.config.settings import read_settings
 from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.config.validation import leaves
-from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload, default_suite
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import (
     BatchParameters,

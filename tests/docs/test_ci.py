@@ -10,7 +10,7 @@ from support.commands import run
 
 from bt_bench.analysis.deciding import DEFAULT_FAIL_ON
 from bt_bench.analysis.verdicts import Verdict
-from bt_bench.errors import ExitCode
+from bt_bench.base.errors import ExitCode
 from bt_bench.report.formats import FORMATS
 from bt_bench.report.formats.junit_format import OUTCOMES
 

@@ -28,8 +28,8 @@ import pytest
 from support.commands import run
 
 from bt_bench.config.load import load_config
-from bt_bench.results.nouns import Quantity, ReasonCode, Status
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables.operations import OPERATIONS
 from bt_bench.variants import default_variants
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN

@@ -15,9 +15,9 @@ from bt_bench.analysis.judging import SPREAD_FACTOR
 from bt_bench.analysis.power import COMMON_NOISE, DEFAULT_DETECT, LEAST_US, US_PER_SHARE
 from bt_bench.analysis.rounds import APART, GATE_MARGIN, PAIRED, PAIRED_FLOOR_US, SPREAD_CONFIDENCE
 from bt_bench.cli.selfcheck import _shipped
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.recording import read_recording
-from bt_bench.results.rounds import GateArm
+from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.gate.rounds import GateArm
+from bt_bench.results.run.nouns import Quantity
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, EXTRA_ALPHA, SURPLUS, GatePlan
 from bt_bench.runs.selfcheck.rates import (
     LEAST_ASKED,
@@ -27,7 +27,7 @@ from bt_bench.runs.selfcheck.rates import (
     MOST_MARGIN,
     MOST_RED,
 )
-from bt_bench.worker import global_state, module_readings
+from bt_bench.worker.isolation import global_state, module_readings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gate-statistics.md").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ import pytest
 from bt_bench.analysis.promises import judge_promises
 from bt_bench.config import planned_variants
 from bt_bench.report.run.rendering import render_comparison
-from bt_bench.results.calibration import Calibration
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.reading import read_run
+from bt_bench.results.run.calibration import Calibration
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted(

@@ -19,7 +19,7 @@ from support.commands import run_apart
 from support.repositories import commit, git, write
 from support.suites import suites_here
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import find_suite, load_suite
 
 CPU = torch.device("cpu")

@@ -13,8 +13,8 @@ import pytest
 from support.processes import runs, wait_for
 from support.suites import as_sent, suites_here, write_suite
 
+from bt_bench.base.errors import BtBenchError, NotComparableError, UsageError
 from bt_bench.config import dump_config, load_config
-from bt_bench.errors import BtBenchError, NotComparableError, UsageError
 from bt_bench.protocol import (
     DEFAULT_REF,
     Suite,

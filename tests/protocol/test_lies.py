@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from support.suites import suites_here, write_suite
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config import load_config
-from bt_bench.errors import UsageError
 from bt_bench.protocol import find_suite, load_suite
 from bt_bench.protocol.hosted import HostedParameters
 from bt_bench.results import Plan
 from bt_bench.variants import find_variants, load_apart
 from bt_bench.worker import CheckCase, CheckConformance
-from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring.bench import CpuBench
+from bt_bench.worker.process.executor import Executor, LocalRunner
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.suites import write_suite
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import (
     DEFAULT_REF,
     SuiteRef,

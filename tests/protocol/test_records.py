@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support.suites import write_suite
 
-from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Operation
 from bt_bench.protocol import build_workload, find_suite, load_suite, record_of
-from bt_bench.results.case import RequiredBytes
+from bt_bench.results.run.case import RequiredBytes
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 

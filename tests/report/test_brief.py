@@ -20,15 +20,15 @@ from support.factories import (
 )
 
 from bt_bench.analysis import EVERYTHING, Selection
+from bt_bench.base.errors import UsageError
 from bt_bench.config import planned_variants
-from bt_bench.errors import UsageError
 from bt_bench.report.console import print_document, render_plain
 from bt_bench.report.run.brief import MAX_FAILURES, brief_document
 from bt_bench.report.run.brief_tables import NUM_WORST
 from bt_bench.report.run.document import run_document
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.reading import read_run
-from bt_bench.results.result import VariantResult
+from bt_bench.results.files.reading import read_run
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
 ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"

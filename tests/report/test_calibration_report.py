@@ -12,8 +12,8 @@ from bt_bench.base.document import Document
 from bt_bench.report.calibration import calibration_document, calibration_section
 from bt_bench.report.console import render_plain
 from bt_bench.report.markdown import render_document
-from bt_bench.results.calibration import Calibration, DeviceLine, Figure, LaunchChain
-from bt_bench.results.nouns import Method
+from bt_bench.results.run.calibration import Calibration, DeviceLine, Figure, LaunchChain
+from bt_bench.results.run.nouns import Method
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -14,8 +14,8 @@ from support.calibrations import (
 )
 
 from bt_bench.analysis.promises import apart_percent, judge_promises, method_lines
-from bt_bench.results.calibration import Calibration, DeviceLine, L2Flush, LaunchChain
-from bt_bench.results.nouns import Method
+from bt_bench.results.run.calibration import Calibration, DeviceLine, L2Flush, LaunchChain
+from bt_bench.results.run.nouns import Method
 
 PROMISES = [
     "empty_call",

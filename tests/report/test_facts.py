@@ -7,7 +7,7 @@ from support.factories import make_case, make_environment, make_failed_case, mak
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.document import run_document
 from bt_bench.report.run.facts import run_facts
-from bt_bench.results.nouns import Quantity
+from bt_bench.results.run.nouns import Quantity
 from bt_bench.suites.block_tables import operations as ops
 
 

@@ -14,7 +14,7 @@ from support.factories import (
     make_result,
 )
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.report.frames import (
     ROOFLINE_COLUMNS,
     SUMMARY_COLUMNS,
@@ -22,8 +22,8 @@ from bt_bench.report.frames import (
     summary_frame,
 )
 from bt_bench.report.run.work import roofline_json
-from bt_bench.results.calibration import PlainCopies
-from bt_bench.results.nouns import Quantity
+from bt_bench.results.run.calibration import PlainCopies
+from bt_bench.results.run.nouns import Quantity
 
 
 def test_a_row_per_variant_case_and_series() -> None:

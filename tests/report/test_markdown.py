@@ -22,12 +22,12 @@ from support.factories import (
 from support.goldens import assert_golden
 
 from bt_bench.base.document import Document
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
 from bt_bench.report.run.rendering import render_comparison
-from bt_bench.results.case import CaseResult
-from bt_bench.results.nouns import LaunchPath, Quantity
-from bt_bench.results.result import VariantResult
+from bt_bench.results.run.case import CaseResult
+from bt_bench.results.run.nouns import LaunchPath, Quantity
+from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -225,8 +225,8 @@ def test_underscores_inside_words_are_left_alone() -> None:
 
 def test_rendering_imports_neither_torch_nor_triton_nor_pandas() -> None:
     code = (
-        "import sys, bt_bench.report.markdown, bt_bench.report.console, bt_bench.results.reading, "
-        "bt_bench.report.frames, bt_bench.report.formats;"
+        "import sys, bt_bench.report.markdown, bt_bench.report.console, "
+        "bt_bench.results.files.reading, bt_bench.report.frames, bt_bench.report.formats;"
         "print({'torch', 'triton', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ import pytest
 from support.factories import make_case, make_result, make_rounds
 
 from bt_bench.results import Quantity, RunFolder, read_result, series_of
-from bt_bench.results.writing import write_result
+from bt_bench.results.files.writing import write_result
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^ {6}(OTHER_US = .*)$", re.MULTILINE)

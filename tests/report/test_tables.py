@@ -26,8 +26,8 @@ from bt_bench.report.run.regime_tables import (
     regime_table,
 )
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
-from bt_bench.results.case import CaseResult
-from bt_bench.results.nouns import (
+from bt_bench.results.run.case import CaseResult
+from bt_bench.results.run.nouns import (
     LaunchPath,
     Load,
     Method,
@@ -36,8 +36,8 @@ from bt_bench.results.nouns import (
     ReasonCode,
     Status,
 )
-from bt_bench.results.result import VariantResult
-from bt_bench.results.series import series_of
+from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 
 

@@ -19,9 +19,9 @@ from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.rendering import print_run, render_comparison
 from bt_bench.report.run.run_json import run_json
 from bt_bench.report.run.work import work_table, work_text
-from bt_bench.results.calibration import Calibration, PlainCopies
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.result import VariantResult
+from bt_bench.results.run.calibration import Calibration, PlainCopies
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
 COPIES = PlainCopies(moved_bytes=[1000, 20_000_000], samples=[[0.75], [10.5]])

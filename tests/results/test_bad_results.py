@@ -16,16 +16,16 @@ from support.judgements import rich
 from support.scenarios import three_cases
 
 from bt_bench.base import files
-from bt_bench.errors import ExitCode, UsageError
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.report.formats.json_format import render_json
-from bt_bench.results.census import StaticCensus
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.kinds import CENSUS, KINDS, RECORDING, RESULT, kind_of_document
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.reading import read_result, result_schema
-from bt_bench.results.recording import Recording
-from bt_bench.results.soundness import problems
-from bt_bench.results.writing import ResultWriter, write_result
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.kinds import CENSUS, KINDS, RECORDING, RESULT, kind_of_document
+from bt_bench.results.files.reading import read_result, result_schema
+from bt_bench.results.files.writing import ResultWriter, write_result
+from bt_bench.results.gate.census import StaticCensus
+from bt_bench.results.gate.recording import Recording
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.soundness import problems
 
 
 @pytest.fixture

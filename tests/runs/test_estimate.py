@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.config.load import load_config
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.series import series_of
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.series import series_of
 from bt_bench.runs.estimate import duration_text, estimate_gate_seconds, estimate_seconds
 from bt_bench.runs.gate.wanted import round_plan
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Change, Cut, Recipe, Source, default_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, limit_seconds

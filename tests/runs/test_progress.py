@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.results.case import StopReason
+from bt_bench.results.run.case import StopReason
 from bt_bench.runs.progress import CaseReport
 
 

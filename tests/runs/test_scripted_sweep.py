@@ -19,22 +19,22 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.report.run.rendering import render_comparison
-from bt_bench.results.calibration import PlainCopies
-from bt_bench.results.case import RoundKind
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Method, Quantity
-from bt_bench.results.plan import Plan
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.run.calibration import PlainCopies
+from bt_bench.results.run.case import RoundKind
+from bt_bench.results.run.nouns import Method, Quantity
+from bt_bench.results.run.plan import Plan
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.variants.catalogue import VariantEntry
-from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import spot_checks
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.methods.device_times import IDLE, settings_of
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Seen, Surroundings
+from bt_bench.worker.process.executor import Executor, LocalRunner
 
 GOLDEN = Path(__file__).parent / "golden" / "scripted_sweep.md"
 PLAN = Plan(rounds=120, min_rounds=16, warmup_rounds=1, instances=3, profile_rounds=6,

@@ -15,23 +15,23 @@ from support.factories import (
     make_workload,
 )
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.errors import UsageError
 from bt_bench.protocol import flat_parameters
-from bt_bench.results.case import CheckReport, Stopping, StopReason
-from bt_bench.results.folders import RunFolder
-from bt_bench.results.nouns import Quantity, Reason, ReasonCode
-from bt_bench.results.plan import Plan
-from bt_bench.results.reading import read_run
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.reading import read_run
+from bt_bench.results.run.case import CheckReport, Stopping, StopReason
+from bt_bench.results.run.nouns import Quantity, Reason, ReasonCode
+from bt_bench.results.run.plan import Plan
 from bt_bench.runs.preflight import check_memory
 from bt_bench.runs.progress import CaseReport
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import VariantEntry
-from bt_bench.worker.outcome import Measured, RoundProgress
-from bt_bench.worker.runner import Finished, Setback
-from bt_bench.worker.tasks import (
+from bt_bench.worker.tasks.outcome import Measured, RoundProgress
+from bt_bench.worker.tasks.runner import Finished, Setback
+from bt_bench.worker.tasks.tasks import (
     Calibrate,
     CheckCase,
     CheckConformance,

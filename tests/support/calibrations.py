@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bt_bench.results.calibration import (
+from bt_bench.results.run.calibration import (
     Calibration,
     DeviceLine,
     Figure,
@@ -13,7 +13,7 @@ from bt_bench.results.calibration import (
     LaunchChain,
     PlainCopies,
 )
-from bt_bench.results.nouns import Method, Quantity
+from bt_bench.results.run.nouns import Method, Quantity
 
 HOST_FIGURES = {"empty_call": 0.06, "empty_call_first": 0.15, "timer_tick": 0.03}
 DEVICE_FIGURES = {

@@ -14,7 +14,7 @@ import pytest
 from bt_bench.config.load import load_config
 from bt_bench.config.spec import SweepSpec
 from bt_bench.protocol import default_suite
-from bt_bench.results.census import (
+from bt_bench.results.gate.census import (
     CensusCase,
     Kernel,
     OperationCensus,

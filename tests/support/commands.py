@@ -17,10 +17,10 @@ from unittest.mock import patch
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from bt_bench.base.processes import pack, unpack
 from bt_bench.cli.app import app
-from bt_bench.processes import pack, unpack
-from bt_bench.worker.runner import Finished
-from bt_bench.worker.tasks import CheckConformance
+from bt_bench.worker.tasks.runner import Finished
+from bt_bench.worker.tasks.tasks import CheckConformance
 from support.forked import forked_suites
 from support.suites import as_sent, suites_here
 
@@ -87,8 +87,8 @@ class InProcess:
         """There is nothing to kill."""
 
     def __enter__(self) -> InProcess:
-        from bt_bench.worker.executor import LocalRunner
-        from bt_bench.worker.main import set_up
+        from bt_bench.worker.process.executor import LocalRunner
+        from bt_bench.worker.process.main import set_up
 
         with redirect_stdout(sys.stderr), suites_here():
             self.hello, executor, _ = set_up(as_sent(self._setup))
@@ -155,7 +155,7 @@ def run(
     with (
         forked_suites(),
         # Here it would see the threads of other tests, and it waits before and after each task.
-        patch("bt_bench.worker.state_watch.others_are_busy", bool),
+        patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
         patch("typer.testing._get_command", _command),
         patch("bt_bench.worker.Supervisor", InProcess),
         patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),

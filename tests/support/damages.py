@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bt_bench.results.nouns import Method
-from bt_bench.results.result import VariantResult
+from bt_bench.results.run.nouns import Method
+from bt_bench.results.run.result import VariantResult
 from support.factories import make_calibration, make_rounds
 
 Damage = Callable[[dict[str, Any]], None]

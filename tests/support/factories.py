@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.results import SuiteInfo
-from bt_bench.results.calibration import Calibration, DeviceLine, Figure
-from bt_bench.results.case import (
+from bt_bench.results.run.calibration import Calibration, DeviceLine, Figure
+from bt_bench.results.run.case import (
     CaseResult,
     CheckReport,
     Crash,
@@ -21,11 +21,11 @@ from bt_bench.results.case import (
     RoundLog,
     WorkloadRecord,
 )
-from bt_bench.results.helpers import Helper, Helpers
-from bt_bench.results.nouns import Method, Quantity, Reason, ReasonCode, Series, Status
-from bt_bench.results.plan import Plan
-from bt_bench.results.result import Environment, Gpu, Tool, VariantInfo, VariantResult
-from bt_bench.results.series import series_of
+from bt_bench.results.run.helpers import Helper, Helpers
+from bt_bench.results.run.nouns import Method, Quantity, Reason, ReasonCode, Series, Status
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.result import Environment, Gpu, Tool, VariantInfo, VariantResult
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 
 CREATED = "2026-01-02T03:04:05+00:00"

@@ -19,14 +19,14 @@ import time
 import zlib
 from pathlib import Path
 
-from bt_bench.processes import answer
-from bt_bench.results.case import CheckReport, LaunchCensus, LaunchCount
-from bt_bench.results.nouns import Reason, ReasonCode
-from bt_bench.worker.activity import Activity
-from bt_bench.worker.culprits import run_without_culprits
-from bt_bench.worker.messages import Hello, Message, Refusal
-from bt_bench.worker.runner import Failure, Success
-from bt_bench.worker.tasks import (
+from bt_bench.base.processes import answer
+from bt_bench.results.run.case import CheckReport, LaunchCensus, LaunchCount
+from bt_bench.results.run.nouns import Reason, ReasonCode
+from bt_bench.worker.machine.activity import Activity
+from bt_bench.worker.process.culprits import run_without_culprits
+from bt_bench.worker.tasks.messages import Hello, Message, Refusal
+from bt_bench.worker.tasks.runner import Failure, Success
+from bt_bench.worker.tasks.tasks import (
     CheckCase,
     CheckConformance,
     Checked,

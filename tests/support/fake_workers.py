@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bt_bench.processes import answer
-from bt_bench.results.nouns import Reason, ReasonCode
-from bt_bench.worker.activity import Activity
-from bt_bench.worker.messages import Defect, Hello, Message, Refusal, Request, Traceback
-from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.runner import Failure, Success
-from bt_bench.worker.tasks import Task
+from bt_bench.base.processes import answer
+from bt_bench.results.run.nouns import Reason, ReasonCode
+from bt_bench.worker.machine.activity import Activity
+from bt_bench.worker.tasks.messages import Defect, Hello, Message, Refusal, Request, Traceback
+from bt_bench.worker.tasks.outcome import RoundProgress
+from bt_bench.worker.tasks.runner import Failure, Success
+from bt_bench.worker.tasks.tasks import Task
 
 SPENT = Failure(Reason(code=ReasonCode.OUT_OF_MEMORY, message="no memory"), 0, True)
 RAISED = Failure(Reason(code=ReasonCode.RAISED, message="raised"), 0, False)

@@ -25,7 +25,7 @@ class InEnvironment:
         self._target, self._environment = target, dict(os.environ)
 
     def __call__(self, *args: Any) -> None:
-        from bt_bench.processes import child
+        from bt_bench.base.processes import child
 
         # Its parent is the process that forks; that one ends with the tests, and the connection,
         # at whose end it ends as well, is closed by then.
@@ -63,7 +63,7 @@ class ForkingContext:
 def forked_workers() -> Iterator[None]:
     """Fork workers; only for those that load neither torch nor kernels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bt_bench.processes.child.CONTEXT", ForkingContext())
+        patch.setattr("bt_bench.base.processes.child.CONTEXT", ForkingContext())
         yield
 
 
@@ -75,7 +75,7 @@ def _for_suites() -> ForkingContext:
 @contextmanager
 def forked_suites() -> Iterator[None]:
     """Fork the processes of users' suites, unless other processes are being replaced already."""
-    from bt_bench.processes import child
+    from bt_bench.base.processes import child
 
     if child.CONTEXT is not multiprocessing.get_context("spawn"):
         yield

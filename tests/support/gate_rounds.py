@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bt_bench.results.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
 from bt_bench.suites.block_tables import operations as ops
 
 ARMS = tuple(GateArm)

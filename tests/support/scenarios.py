@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from bt_bench.names import Operation
-from bt_bench.results.calibration import Calibration, Injection, L2Flush, LaunchChain
-from bt_bench.results.case import (
+from bt_bench.base.names import Operation
+from bt_bench.results.run.calibration import Calibration, Injection, L2Flush, LaunchChain
+from bt_bench.results.run.case import (
     CaseResult,
     CompiledKernel,
     ControlSpread,
@@ -16,7 +16,7 @@ from bt_bench.results.case import (
     Stopping,
     StopReason,
 )
-from bt_bench.results.nouns import (
+from bt_bench.results.run.nouns import (
     Cache,
     LaunchPath,
     Load,
@@ -26,8 +26,8 @@ from bt_bench.results.nouns import (
     Series,
     Status,
 )
-from bt_bench.results.result import VariantResult
-from bt_bench.results.series import series_of
+from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 from support.factories import (
     make_calibration,

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker.failures import ArmFailedError
+from bt_bench.worker.tasks.failures import ArmFailedError
 
 GRAPH_LAUNCH_NS = 3_000
 

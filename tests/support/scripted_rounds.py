@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from bt_bench.results.rounds import GateArm
+from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.processes import ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, Side
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.variants.catalogue import VariantEntry
-from bt_bench.worker.messages import Hello
+from bt_bench.worker.tasks.messages import Hello
 from support import fake_rounds
 from support.factories import make_environment
 from support.tiny_gates import NAMES, Quiet, spec_of

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from hypothesis import strategies as st
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.suites.block_tables import operations as ops
 from bt_kernels.interface import COMPILED, DIRECT, JIT
 from bt_kernels.layout import TableLayout

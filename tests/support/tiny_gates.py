@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 

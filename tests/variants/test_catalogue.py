@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.repositories import KERNELS, write
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.variants.catalogue import find_variants, load, load_apart, variants_folder
 
 

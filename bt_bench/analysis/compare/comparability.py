@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from bt_bench.errors import NotComparableError
+from bt_bench.base.errors import NotComparableError
 from bt_bench.results import (
     Crash,
     Environment,

@@ -17,7 +17,7 @@ from bt_bench.analysis.deciding import (
 )
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
 from bt_bench.base import format_share
-from bt_bench.errors import NotComparableError, listed
+from bt_bench.base.errors import NotComparableError, listed
 from bt_bench.results import CONFIG_NAME, Decides, Quantity, Status, metric_named
 
 _CORRECTIONS = {

@@ -36,7 +36,7 @@ from bt_bench.analysis.judging import (
 )
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.base import unit_text
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import is_sum, select, sums_in
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Protocol, TypeVar
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 
 
 class Identified(Protocol):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from bt_bench.analysis.compare.entries import Side
 from bt_bench.analysis.verdicts import Judgement, tally
 from bt_bench.base import select_names
-from bt_bench.errors import UsageError, names_hint
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.base.names import Operation
 
 if TYPE_CHECKING:
     from bt_bench.analysis.compare.sides import Matched

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis.compare.entries import Matchup, Side
 from bt_bench.analysis.promises import missed_promises
-from bt_bench.errors import listed
+from bt_bench.base.errors import listed
 
 
 def failed_self_checks(matchups: Sequence[Matchup]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bt_bench.analysis.compare.entries import Matchup, Side
 from bt_bench.analysis.compare.labels import unique_labels
 from bt_bench.base import STDIN
-from bt_bench.errors import NotComparableError, OtherSchemaError, UsageError
+from bt_bench.base.errors import NotComparableError, OtherSchemaError, UsageError
 from bt_bench.results import (
     CONFIG_NAME,
     RESULT_SUFFIX,

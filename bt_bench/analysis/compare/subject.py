@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.compare.comparability import machine_text
 from bt_bench.analysis.compare.entries import Matchup
-from bt_bench.errors import counted, listed
+from bt_bench.base.errors import counted, listed
 
 
 def subject_of(matchups: Sequence[Matchup], count: int) -> str:

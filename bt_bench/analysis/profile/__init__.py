@@ -16,15 +16,6 @@ from bt_bench.analysis.profile.counters import (
     total,
 )
 from bt_bench.analysis.profile.host_calls import HostChange, host_changes
-from bt_bench.analysis.profile.kernel_changes import KernelChange, kernel_changes
-from bt_bench.analysis.profile.kernels import (
-    KernelRow,
-    accesses_as_text,
-    chain_as_text,
-    kernel_rows,
-    of_space,
-    waits_as_text,
-)
 from bt_bench.analysis.profile.reading import Reading, condensed, read_step
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.same_step import (
@@ -44,8 +35,6 @@ __all__ = [
     "CounterRow",
     "Explained",
     "HostChange",
-    "KernelChange",
-    "KernelRow",
     "Lane",
     "Reading",
     "StallShare",
@@ -53,16 +42,11 @@ __all__ = [
     "StepChangeKind",
     "TimelineRow",
     "What",
-    "accesses_as_text",
-    "chain_as_text",
     "condensed",
     "counter_changes",
     "counter_rows",
     "explain",
     "host_changes",
-    "kernel_changes",
-    "kernel_rows",
-    "of_space",
     "other_speed",
     "plan_of",
     "read_step",
@@ -72,5 +56,4 @@ __all__ = [
     "step_changes",
     "times_required",
     "total",
-    "waits_as_text",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bt_bench.analysis.statistics.samples import median
-from bt_bench.errors import NotComparableError
+from bt_bench.base.errors import NotComparableError
 from bt_bench.results import Counters, Timeline, Tracing
 
 SPEED_CHANGED_SHARE = 0.1

@@ -11,7 +11,7 @@ from bt_bench.analysis.compare.one_run import judge_run
 from bt_bench.analysis.figures import typical_us
 from bt_bench.analysis.verdicts import Judgement, Verdict
 from bt_bench.base import format_number, format_percent
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.results import CaseResult, Quantity, Status, VariantResult, metric_of, series_of
 
 _STEP = series_of(Quantity.STEP_US)

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Cause, Judgement, Verdict
+from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.base.names import kind_of
 from bt_bench.cli.exits import say
 from bt_bench.cli.gate.common import Options, entries_here, finish, make_folder
 from bt_bench.cli.options import command_line, say_begin, worker_for
-from bt_bench.errors import ExitCode, NotComparableError, UsageError
-from bt_bench.names import kind_of
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
+    from bt_bench.base.names import DeviceChoice, Operation
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice, Operation
     from bt_bench.results import VariantResult
 
 
@@ -118,7 +118,7 @@ def _refuse_too_few(options: Options, stored: VariantResult, patterns: tuple[str
 
 
 def _read(path: str) -> VariantResult:
-    from bt_bench.errors import OtherSchemaError
+    from bt_bench.base.errors import OtherSchemaError
     from bt_bench.results import read_result
 
     try:

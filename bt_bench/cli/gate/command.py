@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import MOST_ROUNDS, resolved
 from bt_bench.cli import completion
 from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
@@ -35,12 +37,10 @@ from bt_bench.cli.outputs import (
     parse_fail_on,
     parse_outputs,
 )
-from bt_bench.errors import ExitCode, UsageError
-from bt_bench.names import MOST_ROUNDS, resolved
 
 if TYPE_CHECKING:
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice
 
 
 # Flags without effect in each mode, by parameter.
@@ -250,7 +250,7 @@ def gate(
     - `bt-bench gate --config origin --against reports/h100/origin/fused.json`
     """
     from bt_bench.analysis import DEFAULT_FAIL_ON, GATE_MARGIN, Rules
-    from bt_bench.names import FailOn
+    from bt_bench.base.names import FailOn
     from bt_bench.runs import prepare
 
     if against is not None and not _is_typed(ctx, "base"):

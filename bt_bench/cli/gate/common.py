@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.options import (
     choose_variants,
 )
 from bt_bench.cli.outputs import final_code, write_outputs
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bt_bench.analysis import Judged, Rules
+    from bt_bench.base.names import DeviceChoice, FailOn
     from bt_bench.cli.outputs import Output
     from bt_bench.config import Settings, SweepSpec
-    from bt_bench.names import DeviceChoice, FailOn
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 

@@ -7,14 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.gate.common import RECORDING_NAME
 from bt_bench.cli.options import command_line
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.cli.gate.common import Options, Trees
-    from bt_bench.names import DeviceChoice
     from bt_bench.runs import GateRequest
 
 
@@ -30,7 +30,7 @@ def rounds_request(
     time_equal: bool,
 ) -> GateRequest:
     from bt_bench.runs import DEFAULT_LOOKS, GateRequest
-    from bt_bench.worker.main import serve
+    from bt_bench.worker.process.main import serve
 
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
     return GateRequest(

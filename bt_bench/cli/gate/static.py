@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Verdict
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
 from bt_bench.cli.loading import kernel_folders, load_spec, names_given
 from bt_bench.cli.options import (
@@ -31,7 +32,6 @@ from bt_bench.cli.profile.one_step import one_case
 from bt_bench.cli.profile.places import refuse_place
 from bt_bench.cli.profile.static import StaticRequest, static_profile
 from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
-from bt_bench.errors import ExitCode, UsageError, names_hint
 
 if TYPE_CHECKING:
     from bt_bench.results import Cache

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
@@ -21,12 +22,11 @@ from bt_bench.cli.profile.places import (
     without_places,
 )
 from bt_bench.cli.profile.requests import OneStepRequest
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis.profile import CounterChange
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice
     from bt_bench.results import Cache, Counters, RunFolder
     from bt_bench.runs.profile import TakenCounters
     from bt_bench.runs.profile.ncu_tool import Ncu

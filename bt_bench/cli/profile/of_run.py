@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base.errors import BtBenchError, ExitCode, UsageError
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.profile.ncu import count_step, write_counters_profile
 from bt_bench.cli.profile.places import COUNTERS_PAGE_NAME, case_folder
 from bt_bench.cli.profile.timeline import trace_step, write_profile
-from bt_bench.errors import BtBenchError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.analysis.run.standouts import Standout
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice
     from bt_bench.results import Reason, RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.runs.profile.ncu_tool import Ncu

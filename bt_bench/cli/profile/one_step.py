@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.errors import NotComparableError, UsageError
+from bt_bench.base.errors import NotComparableError, UsageError
 
 if TYPE_CHECKING:
     from bt_bench.results import RunFolder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base.errors import UsageError
 from bt_bench.cli.options import print_json
 from bt_bench.cli.profile.static import CENSUS_NAME
-from bt_bench.errors import UsageError
 
 if TYPE_CHECKING:
     from bt_bench.report import Document

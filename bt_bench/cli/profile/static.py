@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, traceback_printer
 from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
 from bt_bench.cli.profile.requests import ProfileRequest
-from bt_bench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from bt_bench.analysis.profile import KernelChange
+    from bt_bench.analysis.code import KernelChange
     from bt_bench.results import StaticCensus
 
 CENSUS_NAME = "census.json"
@@ -40,7 +40,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
     Returns:
         `CHECK_FAILED` if a variant failed or did not compile.
     """
-    from bt_bench.analysis.profile import kernel_changes
+    from bt_bench.analysis.code import kernel_changes
     from bt_bench.base.atomic import replacing
     from bt_bench.report import print_document, render_document
     from bt_bench.report.profile import (

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import command_line, print_json, say_begin, worker_for
 from bt_bench.cli.profile.one_step import (
@@ -21,11 +22,10 @@ from bt_bench.cli.profile.places import (
     without_places,
 )
 from bt_bench.cli.profile.requests import OneStepRequest
-from bt_bench.errors import ExitCode
 
 if TYPE_CHECKING:
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.names import DeviceChoice
     from bt_bench.report import Document
     from bt_bench.results import RunFolder, Timeline
     from bt_bench.variants import VariantEntry

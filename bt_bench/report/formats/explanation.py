@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bt_bench.analysis import BINDING, SPREAD_FACTOR, Cause, Evidence, Judged, Judgement
 from bt_bench.base import Bullets, Document, Section, format_number, format_share, unit_text
-from bt_bench.errors import UsageError, names_hint
+from bt_bench.base.errors import UsageError, names_hint
 from bt_bench.report.formats.judged_document import missed_lines
 from bt_bench.report.formats.texts import (
     change_text,

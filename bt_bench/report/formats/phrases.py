@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bt_bench.analysis import Judgement, Verdict
 from bt_bench.base import format_share
-from bt_bench.errors import listed
-from bt_bench.names import Operation
+from bt_bench.base.errors import listed
+from bt_bench.base.names import Operation
 from bt_bench.report.formats.texts import clean, factor_texts, limit_text
 from bt_bench.results import Quantity, Series, series_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis.profile import (
+from bt_bench.analysis.code import (
     KernelChange,
     KernelRow,
     accesses_as_text,

@@ -16,7 +16,7 @@ from bt_bench.analysis import (
     judge_run,
     unique_labels,
 )
-from bt_bench.names import DeviceKind, Operation
+from bt_bench.base.names import DeviceKind, Operation
 from bt_bench.results import (
     CaseResult,
     Quantity,

@@ -16,8 +16,8 @@ from bt_bench.analysis import (
     typical_us,
 )
 from bt_bench.base import Block, Bullets, Document, Section, format_number
-from bt_bench.errors import UsageError, counted
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError, counted
+from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
     LAUNCHES,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bt_bench.analysis import Judgement, Verdict, median
 from bt_bench.base import ABSENT, Cell, Heading, Table
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import verdicts_cell
 from bt_bench.report.formats.texts import TONES, change_text, speed_up_texts

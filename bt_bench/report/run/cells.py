@@ -14,7 +14,7 @@ from bt_bench.analysis import (
     typical_us,
 )
 from bt_bench.base import ABSENT, Cell, Table, format_number
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.report.formats.texts import (
     TONES,
     change_text,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
 from bt_bench.base import Block, Bullets, Document, Section, Table
-from bt_bench.errors import UsageError
-from bt_bench.names import Operation
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Operation
 from bt_bench.report.calibration import calibration_section
 from bt_bench.report.run.advice import advice
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved

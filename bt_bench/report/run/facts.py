@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import Agreement, Promise, agreement, device_name
-from bt_bench.errors import counted, listed
-from bt_bench.names import DEFAULT_SUITE
+from bt_bench.base.errors import counted, listed
+from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import range_text
 from bt_bench.results import (

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import Judgement, Verdict
-from bt_bench.errors import listed
-from bt_bench.names import Operation
+from bt_bench.base.errors import listed
+from bt_bench.base.names import Operation
 from bt_bench.report.formats.phrases import noun_of, sentence
 from bt_bench.report.run.arranged import Arm, Arms
 from bt_bench.results import Series, metric_of

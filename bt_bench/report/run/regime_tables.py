@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bt_bench.analysis import CLOSES_WITHIN_PERCENT, Budget, Crosscheck, budgets
 from bt_bench.base import ABSENT, Cell, Table, format_percent
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arm, Arms, primary_series, row_title
 from bt_bench.report.run.cells import (
     case_table,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import percentile, step_medians_of
 from bt_bench.base import Cell, Table, format_number
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arm, Arms, CaseId, row_title
 from bt_bench.report.run.cells import (
     case_table,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bt_bench.analysis import Binds, Roofline, roofline
 from bt_bench.base import ABSENT, Cell, Table, format_number
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.report.run.cells import number_cell
 from bt_bench.results import CaseResult, VariantResult

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.base import format_bytes
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.sides import RoundsRequest
 from bt_bench.runs.gate.wanted import round_plan
 from bt_bench.worker import Hello, available_bytes

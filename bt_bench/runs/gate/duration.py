@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bt_bench.names import kind_of
+from bt_bench.base.names import kind_of
 from bt_bench.runs.estimate import duration_text, estimate_gate_seconds
 from bt_bench.runs.gate.capacity import workers_of
 from bt_bench.runs.gate.sides import RoundsRequest

@@ -22,9 +22,9 @@ from bt_bench.analysis import (
     settled,
     without_new_paths,
 )
+from bt_bench.base.errors import NotComparableError, counted
+from bt_bench.base.names import DeviceChoice, kind_of
 from bt_bench.config import SweepSpec
-from bt_bench.errors import NotComparableError, counted
-from bt_bench.names import DeviceChoice, kind_of
 from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import (
     GateArm,

@@ -32,7 +32,7 @@ from bt_bench.analysis import (
     rounds_needed,
 )
 from bt_bench.base import format_share
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import FloatArray, GateRound, RoundSource, Subject
 
 DEFAULT_LOOKS = (12, 32)

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bt_bench.base.names import Operation
 from bt_bench.config import SweepSpec
-from bt_bench.names import Operation
 from bt_bench.protocol import SuiteRef, WorkloadParameters, flat_parameters, is_regular
 from bt_bench.runs.gate.sameness import CACHES, same_bytes
 from bt_bench.runs.gate.trees import Tree, own_files, place_below

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import bt_bench
-from bt_bench.errors import ForeignCodeError
+from bt_bench.base.errors import ForeignCodeError
 
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from bt_bench.analysis import certain_influence
-from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.names import resolved
+from bt_bench.base.errors import BtBenchError, UsageError
+from bt_bench.base.names import resolved
 from bt_bench.results import (
     GateArm,
     GateRound,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bt_bench import __version__
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import info_of, load_suite
 from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
 from bt_bench.runs.gate.duration import expected_duration

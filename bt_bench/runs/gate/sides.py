@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from bt_bench.analysis import crash_text
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import DeviceChoice
 from bt_bench.config import CaseSpec, SweepSpec
-from bt_bench.errors import UsageError
-from bt_bench.names import DeviceChoice
 from bt_bench.protocol import Operation
 from bt_bench.results import (
     Crash,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bt_bench.base import git_command, git_environment, scratch_folder, without_another_git
-from bt_bench.errors import NotComparableError, UsageError
-from bt_bench.processes import run_kept
+from bt_bench.base.errors import NotComparableError, UsageError
+from bt_bench.base.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.runs.gate.own_code import refuse_code_of
 from bt_bench.variants import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bt_bench.errors import UsageError
-from bt_bench.names import DeviceKind
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import DeviceKind
 from bt_bench.protocol import Operation
 from bt_bench.results import (
     COUNTED,

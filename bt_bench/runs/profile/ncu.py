@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.base import format_bytes, scratch_folder
+from bt_bench.base.errors import UsageError
+from bt_bench.base.processes import run_kept
 from bt_bench.config import CaseSpec
-from bt_bench.errors import UsageError
-from bt_bench.processes import run_kept
 from bt_bench.protocol import Operation
 from bt_bench.results import NCU_REPORT_NAME, Cache, Counters, VariantCounters
 from bt_bench.runs.profile.ncu_report_file import load_module, read_variants

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import Counter, KernelCounters, Reason, ReasonCode, Stall, VariantCounters
 from bt_bench.runs.profile.ncu_tool import Ncu
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN

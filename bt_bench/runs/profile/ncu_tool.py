@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bt_bench.errors import UsageError
-from bt_bench.processes import run_kept
+from bt_bench.base.errors import UsageError
+from bt_bench.base.processes import run_kept
 from bt_bench.results import Cache
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN
 

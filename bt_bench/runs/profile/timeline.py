@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config import CaseSpec
-from bt_bench.errors import UsageError
 from bt_bench.protocol import Operation, at_suite, built_record, ref_of_value
 from bt_bench.results import Reason, Timeline, VariantTimeline, WorkloadRecord
 from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelineParts, Watcher

@@ -24,7 +24,7 @@ from bt_bench.analysis import (
     percentile,
     wilson_interval,
 )
-from bt_bench.errors import ExitCode, UsageError
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.results import FloatArray, Subject
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GateOutcome, GatePlan, run_gate
 from bt_bench.runs.progress import Progress

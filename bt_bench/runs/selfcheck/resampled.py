@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import FloatArray, GateArm, GateRound, Recording, Subject
 
 ARMS = tuple(GateArm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 
 _SEPARATE = ("apply", "gather", "slots")
 

@@ -14,7 +14,7 @@ from bt_bench.base import (
     format_number,
     format_percent,
 )
-from bt_bench.errors import counted
+from bt_bench.base.errors import counted
 from bt_bench.suites.block_tables.workloads import Description, Distribution, StepFigures
 
 _COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.names import Path
+from bt_bench.base.names import Path
 from bt_bench.protocol import Operation, Suite, Trial, Workload, driver_of, running, suite_of
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import load_reference
-from bt_bench.worker.arm import Arm, lacking
 from bt_bench.worker.checking.plain_trial import PlainTrial
 from bt_bench.worker.checking.subject import Subject, Through
-from bt_bench.worker.outcome import OnRound, told_in_parts, untold
-from bt_bench.worker.tasks import CheckOutcome, CheckOutcomes
+from bt_bench.worker.tasks.arm import Arm, lacking
+from bt_bench.worker.tasks.outcome import OnRound, told_in_parts, untold
+from bt_bench.worker.tasks.tasks import CheckOutcome, CheckOutcomes
 
 
 def check(

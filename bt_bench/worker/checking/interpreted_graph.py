@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bt_bench.worker.torch_operations import TorchOperations
+from bt_bench.worker.machine.torch_operations import TorchOperations
 
 
 class InterpretedGraph:

@@ -18,7 +18,7 @@ import torch
 
 from bt_bench.results import ReasonCode
 from bt_bench.worker.checking.races import Access, Accesses, Int64Array, Race
-from bt_bench.worker.failures import MemoryFaultError
+from bt_bench.worker.tasks.failures import MemoryFaultError
 
 _DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
 # What holds no tensors.

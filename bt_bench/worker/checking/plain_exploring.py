@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bt_bench.errors import UsageError
-from bt_bench.processes import Sealed
+from bt_bench.base.errors import UsageError
+from bt_bench.base.processes import Sealed
 from bt_bench.protocol import (
     Explorer,
     Source,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.names import Operation, Path
+from bt_bench.base.names import Operation, Path
 from bt_bench.protocol import (
     Contents,
     Driver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bt_bench.names import Path
+from bt_bench.base.names import Path
 from bt_bench.protocol import Workload
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.errors import UsageError
-from bt_bench.names import Path
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Path
 from bt_bench.protocol import (
     Driver,
     Guard,

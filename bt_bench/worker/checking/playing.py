@@ -16,12 +16,12 @@ import torch
 from bt_bench.protocol import Contents, Floats, MismatchError, Seen, Suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt, load_reference
-from bt_bench.worker import activity
 from bt_bench.worker.checking.interpreter_guard import guarded_memory
 from bt_bench.worker.checking.own_code import sizes_of
 from bt_bench.worker.checking.plain_exploring import explorer_of
-from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of
-from bt_bench.worker.plays import Play, Played, Surveyed
+from bt_bench.worker.machine import activity
+from bt_bench.worker.tasks.failures import ArmFailedError, is_fatal, reason_of
+from bt_bench.worker.tasks.plays import Play, Played, Surveyed
 
 _DIGEST_BYTES = 16
 

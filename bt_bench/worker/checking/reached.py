@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from bt_bench.worker.plays import Coverage, OneSided, Ran, Unreached, Way
+from bt_bench.worker.tasks.plays import Coverage, OneSided, Ran, Unreached, Way
 
 _EXCUSE = re.compile(r"#\s*unreached:\s*(\S.*)")
 _Trace = Callable[[FrameType, str, Any], Any]

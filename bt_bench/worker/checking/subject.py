@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from bt_bench.names import Path
+from bt_bench.base.names import Path
 from bt_bench.protocol import Guard, MismatchError, Through, Trial
 from bt_bench.protocol.driver import plainly
 from bt_bench.results import CheckReport, Reason, ReasonCode
 from bt_bench.variants import is_interrupt
-from bt_bench.worker import activity
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.interpreter_guard import guarded_memory
-from bt_bench.worker.failures import ArmFailedError, is_fatal, reason_of, synchronize
-from bt_bench.worker.tasks import CheckOutcome
+from bt_bench.worker.machine import activity
+from bt_bench.worker.tasks.arm import Arm
+from bt_bench.worker.tasks.failures import ArmFailedError, is_fatal, reason_of, synchronize
+from bt_bench.worker.tasks.tasks import CheckOutcome
 
 __all__ = ["Subject", "Through"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from bt_bench.base import scratch_folder
+from bt_bench.base.errors import BtBenchError, UsageError
+from bt_bench.base.processes import run_kept
 from bt_bench.config import CaseSpec, SweepSpec
-from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, Operation, SuiteRef, load_suite
 from bt_bench.results import StaticCensus
 from bt_bench.variants import Isolation, VariantEntry

@@ -9,9 +9,9 @@ import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from bt_bench.errors import UsageError
+from bt_bench.analysis.code.sass import read_code
+from bt_bench.base.errors import UsageError
 from bt_bench.results import KernelCode
-from bt_bench.worker.compiling.sass import read_code
 
 _THREADS = 2
 _SECONDS = 120

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from bt_bench.analysis.code.ptxas import read_version
+from bt_bench.base.errors import BtBenchError, UsageError
+from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.config import CaseSpec
-from bt_bench.errors import BtBenchError, UsageError
-from bt_bench.names import DEFAULT_SUITE
 from bt_bench.protocol import (
     Operation,
     Workload,
@@ -42,20 +43,19 @@ from bt_bench.variants import (
     traceback_of,
     variants_folder,
 )
-from bt_bench.worker import activity
-from bt_bench.worker.arm import Arm, inputs_on, lacking
-from bt_bench.worker.call_stack import with_room
 from bt_bench.worker.compiling.census import REQUEST_NAME, Answer, Request
 from bt_bench.worker.compiling.driver import AheadDriver
 from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
 from bt_bench.worker.compiling.machine_code import Disassembler
-from bt_bench.worker.compiling.ptxas import read_version
 from bt_bench.worker.compiling.recorder import Recorder, Window
 from bt_bench.worker.compiling.targets import capability_of
-from bt_bench.worker.failures import ArmFailedError, on_failure
-from bt_bench.worker.fence import Fence
-from bt_bench.worker.located import place_of, summary_of
-from bt_bench.worker.state_watch import TamperedError, ToolWatch
+from bt_bench.worker.isolation.call_stack import with_room
+from bt_bench.worker.isolation.fence import Fence
+from bt_bench.worker.isolation.located import place_of, summary_of
+from bt_bench.worker.isolation.state_watch import TamperedError, ToolWatch
+from bt_bench.worker.machine import activity
+from bt_bench.worker.tasks.arm import Arm, inputs_on, lacking
+from bt_bench.worker.tasks.failures import ArmFailedError, on_failure
 
 _CPU = torch.device("cpu")
 

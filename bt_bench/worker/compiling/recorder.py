@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from bt_bench.analysis.code.ptxas import Usage, read_usage
 from bt_bench.results import Kernel, StepLaunches
 from bt_bench.worker.compiling.driver import Launch
 from bt_bench.worker.compiling.machine_code import Disassembler, code_of
-from bt_bench.worker.compiling.ptxas import Usage, read_usage
-from bt_bench.worker.torch_operations import TorchOperations
+from bt_bench.worker.machine.torch_operations import TorchOperations
 
 _DIGITS = 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.errors import UsageError, names_hint
+from bt_bench.base.errors import UsageError, names_hint
 
 # Shared memory that a program can have, in bytes, by compute capability. Source: CUDA C++
 # Programming Guide, "Technical Specifications per Compute Capability".

@@ -11,7 +11,6 @@ import torch
 from bt_bench.base import no_collection
 from bt_bench.protocol import Operation
 from bt_bench.results import Calibration, CompiledKernel, LaunchCensus, LaunchPath, Load, Plan
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.calibration.calibrate import calibrate, calibrate_host
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
@@ -35,6 +34,7 @@ from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import Way
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
+from bt_bench.worker.tasks.arm import Arm
 
 Censuses = dict[str, LaunchCensus | str]  # per arm, its census or why its records cannot be right
 

@@ -21,13 +21,13 @@ from bt_bench.results import (
     ReasonCode,
     Stopping,
 )
-from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
-from bt_bench.worker.outcome import Measured, OnRound, RoundProgress
+from bt_bench.worker.tasks.arm import Arm, inputs_on
+from bt_bench.worker.tasks.outcome import Measured, OnRound, RoundProgress
 
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.bench import Bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bt_bench.protocol import Operation
 from bt_bench.results import LaunchPath
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.tasks.arm import Arm
 
 
 def supports(arm: Arm, path: LaunchPath, operation: Operation) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from bt_bench.protocol import Operation
 from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.nvtx_ranges import Range
@@ -25,6 +24,7 @@ from bt_bench.worker.measuring.regions import (
     outlasted,
     queue_ahead,
 )
+from bt_bench.worker.tasks.arm import Arm
 
 # Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
 # of many launches far below the 1024 launches that a stream holds.

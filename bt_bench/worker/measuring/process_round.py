@@ -18,16 +18,16 @@ from bt_bench.base import no_collection
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Workload
 from bt_bench.results import Load, Measurement, Method, Plan, Series
-from bt_bench.worker.arm import inputs_on
+from bt_bench.worker.isolation.state_watch import Stopwatch
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import RoundRecorder, Window, rounds_of_cycle
 from bt_bench.worker.measuring.timing import Rounds
-from bt_bench.worker.outcome import OnRound, untold
-from bt_bench.worker.state_watch import Stopwatch
-from bt_bench.worker.tasks import RoundUnit, RoundValue
+from bt_bench.worker.tasks.arm import inputs_on
+from bt_bench.worker.tasks.outcome import OnRound, untold
+from bt_bench.worker.tasks.tasks import RoundUnit, RoundValue
 
 # Values from fewer rounds than this are left out.
 FEWEST_ROUNDS = 3

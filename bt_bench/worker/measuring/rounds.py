@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.results import DiscardCode, RoundKind, RoundLog
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.tasks.arm import Arm
 
 
 @dataclass(frozen=True)

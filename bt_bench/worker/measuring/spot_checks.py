@@ -17,17 +17,17 @@ from typing import Any
 
 import torch
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.protocol import Workload
 from bt_bench.results import LaunchPath, Reason
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil, verify_timed
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.probes import Keeping, Probe
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Window
-from bt_bench.worker.outcome import OnRound, told_in_parts, untold
+from bt_bench.worker.tasks.arm import Arm
+from bt_bench.worker.tasks.outcome import OnRound, told_in_parts, untold
 
 CHANCE = 1 / 5  # of a check before a pair of rounds
 SHARE_OF_TIME = 0.1  # that checks take at most of a case's rounds

@@ -10,7 +10,6 @@ from typing import Any
 from bt_bench.analysis import median
 from bt_bench.base import no_collection
 from bt_bench.results import Plan, RoundKind, Series, StopReason
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, phase
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.probes import Probe
@@ -18,7 +17,8 @@ from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.stopping import Criterion, Key, RelativeWidth
-from bt_bench.worker.outcome import OnRound, RoundProgress, told_in_parts
+from bt_bench.worker.tasks.arm import Arm
+from bt_bench.worker.tasks.outcome import OnRound, RoundProgress, told_in_parts
 
 # Share of the rounds' time that goes to the probes that do not decide when to stop.
 SECONDARY_SHARE = 0.6

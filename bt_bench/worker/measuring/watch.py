@@ -13,8 +13,8 @@ import torch
 
 from bt_bench.analysis import percentile
 from bt_bench.results import DiscardCode
+from bt_bench.worker.machine.nvml import GpuSensors, open_nvml
 from bt_bench.worker.measuring.ports import Clock
-from bt_bench.worker.nvml import GpuSensors, open_nvml
 
 # Reasons that slow the device down against its own will. An idle device, clocks that somebody
 # has set, and those of the display do not come and go within a run.
@@ -32,7 +32,7 @@ class Reading:
     Args:
         sm_clock_mhz: clock of the multiprocessors.
         memory_clock_mhz: clock of the memory.
-        throttle_reasons: names of `bt_bench.worker.nvml.THROTTLE_REASONS`.
+        throttle_reasons: names of `bt_bench.worker.machine.nvml.THROTTLE_REASONS`.
         temperature_c: temperature of the chip.
     """
 

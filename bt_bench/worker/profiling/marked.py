@@ -13,11 +13,11 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.errors import BtBenchError, UsageError
+from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.protocol import Workload, build_workload, driver_of, load_suite, run_suites_here
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import add_variants_path, encodable, load_apart, traceback_of
-from bt_bench.worker import activity
+from bt_bench.worker.machine import activity
 from bt_bench.worker.profiling.marking import (
     ANSWER_NAME,
     PROGRESS_NAME,
@@ -30,8 +30,8 @@ from bt_bench.worker.profiling.marking import (
 if TYPE_CHECKING:
     import torch
 
-    from bt_bench.names import DeviceKind
-    from bt_bench.worker.arm import Arm
+    from bt_bench.base.names import DeviceKind
+    from bt_bench.worker.tasks.arm import Arm
 
 WHERE = "while profiled"
 
@@ -67,17 +67,17 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
         UsageError: for a device that is not there, a workload that cannot be built, a step that it
             does not have, and a variant that does not import.
     """
-    from bt_bench.worker.device import choose_device
+    from bt_bench.worker.machine.device import choose_device
 
     # Before anything imports Triton.
     kind = choose_device(request.setup.device)
-    from bt_bench.worker.arm import inputs_on
-    from bt_bench.worker.environment import read_environment
-    from bt_bench.worker.failures import on_failure
+    from bt_bench.worker.machine.environment import read_environment
+    from bt_bench.worker.tasks.arm import inputs_on
+    from bt_bench.worker.tasks.failures import on_failure
 
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
     if kind == "cpu":
-        from bt_bench.worker.interpreter import speed_up_interpreter
+        from bt_bench.worker.machine.interpreter import speed_up_interpreter
 
         speed_up_interpreter()
     suite = load_suite(request.setup.suite)
@@ -147,8 +147,8 @@ def _mark(
     marked: Marked,
 ) -> Reason | None:
     """Makes the marked calls of one variant; returns why it could not."""
-    from bt_bench.worker.arm import Arm, lacking
-    from bt_bench.worker.failures import ArmFailedError, reason_of
+    from bt_bench.worker.tasks.arm import Arm, lacking
+    from bt_bench.worker.tasks.failures import ArmFailedError, reason_of
 
     missing = lacking(variant, workload)
     if missing is not None:
@@ -166,9 +166,9 @@ def _mark(
 def _called(request: MarkRequest, arm: Arm, steps: Sequence[Any], device: torch.device) -> str:
     """Warms up and makes the marked calls; returns the name of the range."""
     from bt_bench.results import LaunchPath
-    from bt_bench.worker.failures import synchronize
     from bt_bench.worker.measuring.launch_paths import use
     from bt_bench.worker.measuring.nvtx_ranges import Range, range_name
+    from bt_bench.worker.tasks.failures import synchronize
 
     use(arm, LaunchPath.JIT)
     place = (arm.name, request.operation, request.case.name)
@@ -199,7 +199,7 @@ def _ready(request: MarkRequest, arm: Arm, steps: Sequence[Any]) -> Callable[[],
 
 
 def _is_spent(device: torch.device) -> bool:
-    from bt_bench.worker.failures import device_fault
+    from bt_bench.worker.tasks.failures import device_fault
 
     return device_fault(device) is not None
 

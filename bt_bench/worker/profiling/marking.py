@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.config import CaseSpec
-from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.protocol import Operation
 from bt_bench.results import Environment, Reason
-from bt_bench.worker.messages import WorkerSetup
+from bt_bench.worker.tasks.messages import WorkerSetup
 
 REQUEST_NAME, ANSWER_NAME, PROGRESS_NAME = "request.pickle", "answer.json", "progress.txt"
 

@@ -30,7 +30,6 @@ from bt_bench.results import (
     TracedSteps,
     Tracing,
 )
-from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.device_kernels import direct_null
@@ -40,11 +39,12 @@ from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.timing import rewind
-from bt_bench.worker.outcome import OnRound, RoundProgress, TimelineParts
 from bt_bench.worker.profiling.host_calls import trace_host
 from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, traced_steps
 from bt_bench.worker.profiling.tracers import Tracer, tracer
-from bt_bench.worker.tasks import TakeTimeline
+from bt_bench.worker.tasks.arm import Arm, inputs_on
+from bt_bench.worker.tasks.outcome import OnRound, RoundProgress, TimelineParts
+from bt_bench.worker.tasks.tasks import TakeTimeline
 
 SECONDS = 3.0  # after which no turn begins, once there are LEAST_TURNS
 LEAST_TURNS = 4

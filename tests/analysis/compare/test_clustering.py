@@ -8,7 +8,7 @@ from scipy import stats as oracle
 
 from bt_bench.analysis.compare.estimating import BLOCKS
 from bt_bench.analysis.statistics.clusters import Estimates, clustered_medians, less
-from bt_bench.results.series import FloatArray
+from bt_bench.results.run.series import FloatArray
 
 
 def _turns(rounds: int, instances: int) -> list[int]:

@@ -11,11 +11,11 @@ from bt_bench.analysis.compare.comparability import (
     machine_text,
     refuse_differences,
 )
-from bt_bench.errors import ExitCode, NotComparableError
+from bt_bench.base.errors import ExitCode, NotComparableError
 from bt_bench.results import OperationInfo, SuiteInfo
-from bt_bench.results.nouns import LaunchPath
-from bt_bench.results.plan import Plan
-from bt_bench.results.result import Environment, VariantResult
+from bt_bench.results.run.nouns import LaunchPath
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.result import Environment, VariantResult
 
 
 def warnings(

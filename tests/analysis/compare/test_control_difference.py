@@ -6,9 +6,9 @@ import pytest
 from support.factories import make_measurement
 
 from bt_bench.analysis.compare.estimating import control_difference
-from bt_bench.results.case import Measurement
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.series import series_of
+from bt_bench.results.run.case import Measurement
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.series import series_of
 
 
 def taken(

@@ -27,14 +27,14 @@ from bt_bench.analysis.compare.selection import Selection
 from bt_bench.analysis.deciding import Correction, Rules, exit_code
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, ratio_of
 from bt_bench.analysis.verdicts import NO_SYSTEMATIC, Cause, Judged, Judgement, Verdict
-from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats import FORMATS
-from bt_bench.results.case import CaseResult, CompiledKernel, ControlSpread
-from bt_bench.results.compact import compacted
-from bt_bench.results.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
-from bt_bench.results.plan import Plan
-from bt_bench.results.result import VariantResult
-from bt_bench.results.series import series_of
+from bt_bench.results.files.compact import compacted
+from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.run.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 
 ROUNDS = 48

@@ -7,8 +7,8 @@ from support.factories import make_case, make_environment, make_result
 
 from bt_bench.analysis.compare.labels import unique_labels
 from bt_bench.analysis.compare.one_run import baseline_index, judge_run
-from bt_bench.errors import UsageError
-from bt_bench.results.nouns import Quantity
+from bt_bench.base.errors import UsageError
+from bt_bench.results.run.nouns import Quantity
 
 
 def test_the_base_is_the_first_where_no_variant_is_named_baseline() -> None:

@@ -7,7 +7,7 @@ from support.judgements import judgement
 
 from bt_bench.analysis.compare.selection import Selection
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables import operations as ops
 
 

@@ -16,7 +16,7 @@ from bt_bench.analysis.profile import (
     times_required,
     total,
 )
-from bt_bench.errors import NotComparableError
+from bt_bench.base.errors import NotComparableError
 from bt_bench.results import Cache, Reason, ReasonCode, VariantCounters
 
 

@@ -14,9 +14,9 @@ from bt_bench.analysis.run.budget import (
     budget,
     budgets,
 )
-from bt_bench.results.calibration import Calibration
-from bt_bench.results.nouns import LaunchPath, Method, Quantity, Series
-from bt_bench.results.series import series_of
+from bt_bench.results.run.calibration import Calibration
+from bt_bench.results.run.nouns import LaunchPath, Method, Quantity, Series
+from bt_bench.results.run.series import series_of
 
 SLOPE = series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE)
 EAGER: dict[Series | Quantity, list[list[float]]] = {

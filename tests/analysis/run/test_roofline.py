@@ -6,9 +6,9 @@ import pytest
 from support.factories import make_calibration, make_case, make_required
 
 from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
-from bt_bench.results.calibration import Calibration, PlainCopies
-from bt_bench.results.case import CaseResult
-from bt_bench.results.nouns import Quantity
+from bt_bench.results.run.calibration import Calibration, PlainCopies
+from bt_bench.results.run.case import CaseResult
+from bt_bench.results.run.nouns import Quantity
 
 NULL_US = 0.5
 COPIES = PlainCopies(moved_bytes=[1000, 10_000, 100_000], samples=[[0.75, 0.7, 0.8], [1.5], [15.0]])

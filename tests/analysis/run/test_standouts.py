@@ -10,10 +10,10 @@ from support.factories import make_case, make_failed_case, make_result
 
 from bt_bench.analysis.compare.one_run import judge_run
 from bt_bench.analysis.run.standouts import Standout, standouts
-from bt_bench.names import Operation
-from bt_bench.results.case import CaseResult
-from bt_bench.results.nouns import Quantity, ReasonCode, Status
-from bt_bench.results.result import VariantResult
+from bt_bench.base.names import Operation
+from bt_bench.results.run.case import CaseResult
+from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
+from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
 ROUNDS = 40

@@ -21,7 +21,7 @@ def _nothing(*_arguments, **_options):
 def _passed(_self, task, arms, *_more):
     """In place of the workloads that a check runs."""
     from bt_bench.results import CheckReport
-    from bt_bench.worker.tasks import CheckOutcome
+    from bt_bench.worker.tasks.tasks import CheckOutcome
 
     report = CheckReport(steps=1, buffers=["nothing"], differences=[])
     return {(arm, each): CheckOutcome(report, None) for arm in arms for each in task.operations}

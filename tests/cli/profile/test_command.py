@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.commands import run
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.profile import command
-from bt_bench.errors import ExitCode
 from bt_bench.results import Cache
 
 CONFIG = """

@@ -10,10 +10,10 @@ import pytest
 from support.factories import make_environment
 from support.ncu import FakeAction, FakeMetric, fake_module, fake_ncu
 
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
 from bt_bench.cli.profile.places import without_places
 from bt_bench.config.load import load_config
-from bt_bench.errors import ExitCode, UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.results import Reason, ReasonCode, read_counters
 from bt_bench.runs.profile import ncu

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.cli.profile.one_step import one_case, one_operation
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 from bt_bench.suites.block_tables import operations as ops
 
 CONFIG = """

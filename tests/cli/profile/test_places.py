@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.cli.profile.places import case_folder, case_folders, refuse_place
-from bt_bench.errors import UsageError
 
 
 def test_a_case_has_a_folder_of_its_name(tmp_path):

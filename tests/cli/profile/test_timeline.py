@@ -12,10 +12,10 @@ import pytest
 from support.factories import make_environment, make_gpu, make_workload
 from support.timelines import FUSED, Launch, a_timeline, a_variant
 
+from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.cli.profile import timeline
 from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
 from bt_bench.config.load import load_config
-from bt_bench.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.results import (
     CheckReport,
     HandlerCost,
@@ -27,8 +27,8 @@ from bt_bench.results import (
 )
 from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker import CheckCase, Hello, TimelineParts
-from bt_bench.worker.runner import Finished
-from bt_bench.worker.tasks import Checked, CheckOutcome
+from bt_bench.worker.tasks.runner import Finished
+from bt_bench.worker.tasks.tasks import Checked, CheckOutcome
 
 CONFIG = """
 name: tiny

@@ -11,7 +11,7 @@ from support import judgements
 from support.judgements import judged, judgement
 
 from bt_bench.analysis.verdicts import Verdict
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.report.console import PLAIN_WIDTH, render_plain
 from bt_bench.report.formats.explanation import explain, explanation_document
 

@@ -17,7 +17,7 @@ from support.runner import commands_of
 
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Judged, Verdict
-from bt_bench.errors import ExitCode
+from bt_bench.base.errors import ExitCode
 from bt_bench.report.console import render_plain
 from bt_bench.report.formats import FORMATS
 from bt_bench.report.formats.arrange import worst_first

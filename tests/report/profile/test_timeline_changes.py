@@ -18,7 +18,7 @@ from support.timelines import (
 )
 
 from bt_bench.analysis.profile import other_speed
-from bt_bench.errors import NotComparableError
+from bt_bench.base.errors import NotComparableError
 from bt_bench.report.profile.timeline_changes import (
     timeline_changes_document,
     timeline_changes_json,

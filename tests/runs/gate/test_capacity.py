@@ -9,12 +9,12 @@ from support.factories import make_environment
 from support.scripted_rounds import request_of
 from support.tiny_gates import Quiet
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import GateArm
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.plan import Plan
 from bt_bench.runs.gate import capacity
 from bt_bench.runs.gate.processes import ProcessRounds
-from bt_bench.worker.messages import Hello
+from bt_bench.worker.tasks.messages import Hello
 
 GIB = 2**30
 SIZES = (GIB, 2 * GIB)

@@ -16,10 +16,10 @@ from support.tiny_gates import Quiet, spec_of
 
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.errors import ExitCode, NotComparableError, UsageError
+from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats.github_format import render_github
 from bt_bench.report.formats.table_format import render_table
-from bt_bench.results.recording import read_recording
+from bt_bench.results.gate.recording import read_recording
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.trees import Location, Tree

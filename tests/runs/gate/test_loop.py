@@ -9,8 +9,8 @@ from support.gate_rounds import HEAD, make_rounds, subject, without
 
 from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.verdicts import Cause, Verdict
-from bt_bench.errors import UsageError
-from bt_bench.results.rounds import GateRound, Subject
+from bt_bench.base.errors import UsageError
+from bt_bench.results.gate.rounds import GateRound, Subject
 from bt_bench.runs.gate.loop import GateOutcome, GatePlan, Look, replay, run_gate
 
 HOST = subject()

@@ -9,7 +9,7 @@ import pytest
 from support.repositories import commit, git, repository, write
 from support.tiny_gates import spec_of
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.lost import config_of, lost_between, other_files, without_variant
 from bt_bench.runs.gate.trees import base_tree, locate, place_below, working_tree
 from bt_bench.suites.block_tables import operations as ops

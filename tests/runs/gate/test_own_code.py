@@ -11,7 +11,7 @@ import typing_extensions
 from support.commands import run_apart
 from support.repositories import repository
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.own_code import refuse_code_of
 
 CONFIG = "cases: [{name: one, requests: 1, tokens: 4}]\n"

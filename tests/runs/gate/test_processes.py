@@ -10,8 +10,8 @@ from support.forked import forked_workers
 from support.scripted_rounds import ARMS, HELLO, request_of, source_of
 from support.tiny_gates import NAMES, Quiet
 
-from bt_bench.errors import UsageError
-from bt_bench.results.rounds import GateArm
+from bt_bench.base.errors import UsageError
+from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import checkers
 from bt_bench.suites.block_tables import operations as ops

@@ -9,9 +9,9 @@ from support.forked import forked_workers
 from support.scripted_rounds import request_of
 from support.tiny_gates import Quiet
 
-from bt_bench.errors import UsageError
-from bt_bench.results.recording import read_recording
-from bt_bench.results.rounds import GateArm
+from bt_bench.base.errors import UsageError
+from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.recording import record
 
 

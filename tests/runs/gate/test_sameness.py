@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.repositories import commit, git, write
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.trees import Location, Tree
 from bt_bench.variants import encodable

@@ -15,7 +15,7 @@ import pytest
 from support.processes import runs, wait_for
 from support.repositories import commit, git, repository, write
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.trees import base_tree, build, isolations, locate, working_tree
 
 VARIANT = '"""A variant."""\nfrom bt_kernels.variants.fused import Variant as Variant\n'

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.errors import UsageError
-from bt_bench.results.metrics import metric_named
-from bt_bench.results.nouns import Cache, LaunchPath, Load
-from bt_bench.results.plan import Plan
+from bt_bench.base.errors import UsageError
+from bt_bench.results.run.metrics import metric_named
+from bt_bench.results.run.nouns import Cache, LaunchPath, Load
+from bt_bench.results.run.plan import Plan
 from bt_bench.runs.gate.sides import RoundsRequest
 from bt_bench.runs.gate.wanted import choose_metrics, offered, round_plan
 from bt_bench.suites.block_tables import operations as ops

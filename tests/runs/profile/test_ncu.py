@@ -8,8 +8,8 @@ import pytest
 from support.factories import make_environment
 from support.ncu import FakeAction, fake_module, fake_ncu
 
+from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.config.load import load_config
-from bt_bench.errors import BtBenchError, UsageError
 from bt_bench.results import Cache, Reason, ReasonCode
 from bt_bench.runs.profile import CountersRequest, ncu, take_counters
 from bt_bench.runs.profile.ncu_tool import Ncu

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from support.ncu import STALLED, FakeAction, FakeMetric, fake_module
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import Counter, ReasonCode, Stall
 from bt_bench.runs.profile import ncu_report_file
 from bt_bench.runs.profile.ncu_report_file import load_module, read_variants

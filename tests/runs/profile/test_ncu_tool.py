@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.ncu import fake_ncu
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import Cache
 from bt_bench.runs.profile.ncu_tool import Ncu, find_ncu, ncu_command, why_no_report
 

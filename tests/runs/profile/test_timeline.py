@@ -8,8 +8,8 @@ import pytest
 from support.factories import make_environment, make_workload
 from support.timelines import a_timeline, a_variant
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config import CaseSpec
-from bt_bench.errors import UsageError
 from bt_bench.protocol import build_workload, built_record
 from bt_bench.results import CheckReport, HandlerCost, HostProfile, Reason, ReasonCode, Tracing
 from bt_bench.runs.profile import TimelineRequest, take_step_timeline
@@ -17,9 +17,9 @@ from bt_bench.runs.profile.timeline import step_of
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters, UniformParameters, Window
 from bt_bench.worker import CheckCase, Hello, TakeTimeline, TimelineParts
-from bt_bench.worker.outcome import RoundProgress
-from bt_bench.worker.runner import Finished
-from bt_bench.worker.tasks import Checked, CheckOutcome
+from bt_bench.worker.tasks.outcome import RoundProgress
+from bt_bench.worker.tasks.runner import Finished
+from bt_bench.worker.tasks.tasks import Checked, CheckOutcome
 
 STEPS = 3
 CASE = CaseSpec(

@@ -16,7 +16,7 @@ from bt_bench.analysis import deciding, judging, rounds
 from bt_bench.analysis.deciding import Correction, Rules
 from bt_bench.analysis.statistics.corrections import Corrected
 from bt_bench.analysis.verdicts import Evidence, Margin, Systematic
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.runs.selfcheck.rates import (
     SAID,
     Detection,

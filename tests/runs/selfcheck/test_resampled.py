@@ -7,10 +7,10 @@ import pytest
 from support.factories import make_environment
 from support.gate_rounds import ARMS, BASE, CONTROL, HEAD, subject
 
-from bt_bench.errors import UsageError
-from bt_bench.results.recording import Recording, Revision, with_rounds
-from bt_bench.results.result import Tool
-from bt_bench.results.rounds import GateArm, GateRound
+from bt_bench.base.errors import UsageError
+from bt_bench.results.gate.recording import Recording, Revision, with_rounds
+from bt_bench.results.gate.rounds import GateArm, GateRound
+from bt_bench.results.run.result import Tool
 from bt_bench.runs.selfcheck.resampled import ArraySource, RecordedPopulation
 
 ONE, TWO = subject("one"), subject("two")

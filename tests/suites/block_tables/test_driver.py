@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_bench.worker.tasks.arm import Arm
 from bt_kernels.layout import TableLayout
 
 APPLIES_BEFORE = {ops.GATHER, ops.SLOTS, ops.GATHER_SLOTS}

@@ -16,7 +16,7 @@ from bt_bench.suites.block_tables.inputs import (
 )
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append
-from bt_bench.worker.arm import Arm
+from bt_bench.worker.tasks.arm import Arm
 
 APPENDS = (Append(3, ([1, 2], []), True), Append(0, ([5], [6]), False))
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import MismatchError, default_suite, find_suite, load_suite
 from bt_bench.suites.block_tables.checking import trial
 from bt_bench.variants import load_reference
-from bt_bench.worker.arm import lacking
 from bt_bench.worker.checking.can_fail import _Wrong, refuse_blind
 from bt_bench.worker.checking.plain_trial import PlainTrial
+from bt_bench.worker.tasks.arm import lacking
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/suites/page_indices"
 BLIND = {

@@ -23,7 +23,7 @@ from support.mutants import (
 )
 from support.variants import classes, failures
 
-from bt_bench.results.nouns import ReasonCode
+from bt_bench.results.run.nouns import ReasonCode
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.worker.checking.check import check

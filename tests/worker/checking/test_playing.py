@@ -9,8 +9,8 @@ from bt_bench.protocol import Source, default_suite
 from bt_bench.results import ReasonCode
 from bt_bench.worker.checking.own_code import numbers_in
 from bt_bench.worker.checking.playing import play, survey
-from bt_bench.worker.failures import ArmFailedError
-from bt_bench.worker.plays import Play
+from bt_bench.worker.tasks.failures import ArmFailedError
+from bt_bench.worker.tasks.plays import Play
 from bt_kernels.variants.fused import Variant as Fused
 from bt_kernels.variants.reference import Variant as Reference
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bt_bench.worker.checking.reached import Reached, excuses_in, lines_of_functions
-from bt_bench.worker.plays import Coverage
+from bt_bench.worker.tasks.plays import Coverage
 
 TEXT = '''\
 """A module."""
@@ -105,7 +105,7 @@ def test_kernels_under_the_interpreter_count() -> None:
 
     from bt_bench.protocol import Source, default_suite
     from bt_bench.worker.checking.playing import play
-    from bt_bench.worker.plays import Play
+    from bt_bench.worker.tasks.plays import Play
     from bt_kernels.device_code import parts
     from bt_kernels.variants.fused import Variant
 

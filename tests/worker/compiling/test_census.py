@@ -13,15 +13,15 @@ import torch
 from support.processes import running_with, wait_for
 from support.variants import classes
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import build_workload
-from bt_bench.results.census import read_census
+from bt_bench.results.gate.census import read_census
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.variants.catalogue import find_variants
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.compiling.census import REQUEST_NAME, take_census
 from bt_bench.worker.measuring.methods.interpreter import count_launches
+from bt_bench.worker.tasks.arm import Arm
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "static" / "census.json"
 

@@ -11,8 +11,8 @@ from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.calls import stage
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.variants.catalogue import find_variants, load_apart
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.compiling.census import take_census
+from bt_bench.worker.tasks.arm import Arm
 
 pytestmark = pytest.mark.gpu
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from bt_bench.analysis.code.ptxas import Usage
 from bt_bench.worker.compiling.driver import Launch
-from bt_bench.worker.compiling.ptxas import Usage
 from bt_bench.worker.compiling.recorder import LEAST_ADDRESS, Window, number_addresses
 
 

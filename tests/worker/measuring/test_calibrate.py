@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.results.nouns import Method, Quantity
+from bt_bench.results.run.nouns import Method, Quantity
 from bt_bench.worker.measuring.calibration import calibrate
 from bt_bench.worker.measuring.calibration.calibrate import calibrate_host, calibrate_with
 from bt_bench.worker.measuring.calibration.copies import MOVED_BYTES

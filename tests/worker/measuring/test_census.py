@@ -13,15 +13,14 @@ from support.variants import SHIPPED, classes
 from torch._C._autograd import DeviceType
 
 from bt_bench.protocol import build_workload
-from bt_bench.results.case import LaunchCensus
-from bt_bench.results.nouns import Cache, Load, Quantity
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.case import LaunchCensus
+from bt_bench.results.run.nouns import Cache, Load, Quantity
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.driver import TableDriver
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import find_variants, load_apart
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.bench import CpuBench, CudaBench
 from bt_bench.worker.measuring.case import measure_case
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
@@ -44,6 +43,7 @@ from bt_bench.worker.measuring.profiler_session import (
 )
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
+from bt_bench.worker.tasks.arm import Arm
 
 
 def workload(groups, staged_writes=2):

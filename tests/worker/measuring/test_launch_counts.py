@@ -16,18 +16,18 @@ from support.variants import classes
 
 from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
-from bt_bench.results.nouns import Cache, LaunchPath, Load
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.nouns import Cache, LaunchPath, Load
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.calls import stage
 from bt_bench.suites.block_tables.inputs import inputs_on
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.bench import CudaBench
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.interpreter import REPLAYS, count_case, count_launches
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.tasks.arm import Arm
 
 VARIANTS = ("one_launch", "one_launch_graph")
 TRACES = ("azure_conv", "azure_code")

@@ -9,14 +9,14 @@ import torch
 from support.variants import classes
 from triton import knobs
 
-from bt_bench.results.case import CompiledKernel
+from bt_bench.results.run.case import CompiledKernel
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.calls import bind
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
+from bt_bench.worker.tasks.arm import Arm
 from bt_kernels.device_code import gather_slots_kernel
 
 HOOKS = ("jit_post_compile_hook", "kernel_load_end_hook", "launch_enter_hook")

@@ -12,20 +12,20 @@ import pytest
 
 from bt_bench.config.spec import CaseSpec
 from bt_bench.results import RoundKind
-from bt_bench.results.metrics import metric_of
-from bt_bench.results.nouns import Quantity
-from bt_bench.results.plan import Plan
-from bt_bench.results.series import series_of
+from bt_bench.results.run.metrics import metric_of
+from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import find_variants, load, load_apart
-from bt_bench.worker.executor import Executor, LocalRunner
 from bt_bench.worker.measuring import process_round
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import RoundRecorder, Turn
 from bt_bench.worker.measuring.timing import Rounds
-from bt_bench.worker.tasks import MeasureRound, PrepareRound, RoundUnit
+from bt_bench.worker.process.executor import Executor, LocalRunner
+from bt_bench.worker.tasks.tasks import MeasureRound, PrepareRound, RoundUnit
 
 SIZES = {"max_num_reqs": 4, "max_num_batched_tokens": 16, "max_model_len": 64}
 PLAN = Plan(rounds=10, warmup_rounds=0, instances=1, control=False, precision_percent=0.0)

@@ -10,8 +10,8 @@ import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 from torch._C._autograd import DeviceType
 
-from bt_bench.results.nouns import Cache, Load
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.nouns import Cache, Load
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring import profiler_session as module
 from bt_bench.worker.measuring.calibration.copies import profile_calls

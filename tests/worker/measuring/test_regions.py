@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
-from bt_bench.results.nouns import LaunchPath, Method
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.nouns import LaunchPath, Method
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.measuring.bench import cuda_probes
 from bt_bench.worker.measuring.calibration.calibrate import calibrate_with

@@ -12,8 +12,8 @@ from support.scripted import ScriptedClock, ScriptedDevice
 from support.variants import classes
 
 from bt_bench.protocol import build_workload
-from bt_bench.results.nouns import LaunchPath
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.nouns import LaunchPath
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads import UniformParameters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bt_bench.results.case import StopReason
-from bt_bench.results.nouns import Method, Quantity, Series
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.case import StopReason
+from bt_bench.results.run.nouns import Method, Quantity, Series
+from bt_bench.results.run.plan import Plan
 from bt_bench.worker.measuring.stopping import RelativeWidth
 
 KEY = ("a", Series(quantity=Quantity.HOST_US, method=Method.HOST_CLOCK))

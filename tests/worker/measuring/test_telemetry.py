@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bt_bench.worker.machine.nvml import THROTTLE_REASONS, GpuSensors, throttle_names
 from bt_bench.worker.measuring.watch import NoTelemetry, Reading, is_throttled, slow_rounds
-from bt_bench.worker.nvml import THROTTLE_REASONS, GpuSensors, throttle_names
 
 QUIET = Reading(sm_clock_mhz=1980, throttle_reasons=())
 HARMLESS = ("gpu_idle", "applications_clocks", "sync_boost", "display_clocks")

@@ -9,13 +9,11 @@ from types import SimpleNamespace
 import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
-from bt_bench.results.case import DiscardCode, RoundKind, StopReason
-from bt_bench.results.nouns import Cache, LaunchPath, Load, Quantity
-from bt_bench.results.plan import Plan
+from bt_bench.results.run.case import DiscardCode, RoundKind, StopReason
+from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Quantity
+from bt_bench.results.run.plan import Plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import Workload
-from bt_bench.worker.arm import Arm
-from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring.bench import cuda_probes
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.methods.graphs import measure_graphs
@@ -32,6 +30,8 @@ from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turns, Window
 from bt_bench.worker.measuring.timing import FULL_PAIRS_PER_INSTANCE, Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Reading, Surroundings
+from bt_bench.worker.tasks.arm import Arm
+from bt_bench.worker.tasks.failures import ArmFailedError
 
 JIT, COMPILED, DIRECT, GRAPH = LaunchPath
 

@@ -15,8 +15,8 @@ from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
-from bt_bench.worker.arm import Arm, inputs_on
 from bt_bench.worker.profiling.host_calls import WARM_UP, trace_host
+from bt_bench.worker.tasks.arm import Arm, inputs_on
 from bt_kernels.layout import TableLayout
 
 

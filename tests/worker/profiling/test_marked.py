@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from bt_bench.base.errors import UsageError
 from bt_bench.config.load import load_config
-from bt_bench.errors import UsageError
 from bt_bench.results import Plan, ReasonCode
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker.measuring import nvtx_ranges
-from bt_bench.worker.messages import WorkerSetup, arms_of
 from bt_bench.worker.profiling import marked as process
 from bt_bench.worker.profiling.marking import (
     ANSWER_NAME,
@@ -24,6 +23,7 @@ from bt_bench.worker.profiling.marking import (
     accepted,
     read_answer,
 )
+from bt_bench.worker.tasks.messages import WorkerSetup, arms_of
 
 CONFIG = """
 name: tiny

@@ -13,13 +13,13 @@ from bt_bench.protocol import build_workload
 from bt_bench.results import Plan, ReasonCode, Tracing
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters, Window
-from bt_bench.worker.failures import ArmFailedError
 from bt_bench.worker.measuring import nvtx_ranges
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.profiling import timeline
 from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 from bt_bench.worker.profiling.timeline import take_timeline
-from bt_bench.worker.tasks import TakeTimeline
+from bt_bench.worker.tasks.failures import ArmFailedError
+from bt_bench.worker.tasks.tasks import TakeTimeline
 
 EPOCH_NS = 1_700_000_000_000_000_000
 STEP = 1  # of the window's steps, from 0; there are more

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.names import Path
+from bt_bench.base.names import Path
 from bt_bench.protocol import Guard, MismatchError, Through, Trial
 from bt_bench.suites.block_tables import operations
 from bt_bench.suites.block_tables.calls import bind

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.vllm.differences import (
     INT32_RANKS,
     INT32_SLOTS,

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.vllm.source import BLOCK_TABLE, BUFFER_UTILS, VllmSource
 
 _WHOLE = (BLOCK_TABLE, BUFFER_UTILS)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 
 VLLM = "vllm"
 """Name of the variant where there is one source; of all of them together where there are more."""

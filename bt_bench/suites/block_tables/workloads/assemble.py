@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
 from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
 from bt_bench.suites.block_tables.workloads.workload import Workload

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results import Noun
 from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes
 from bt_bench.suites.block_tables.workloads.serving.scheduler import ScheduledBatch

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bt_bench.errors import names_hint
+from bt_bench.base.errors import names_hint
 from bt_bench.protocol import wrong_parameter
 from bt_bench.results import Noun
 

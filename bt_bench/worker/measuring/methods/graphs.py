@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -20,6 +19,7 @@ from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import GraphSlope, between_events, captured, host_times
 from bt_bench.worker.measuring.rounds import Turns, Window
 from bt_bench.worker.measuring.timing import rewind
+from bt_bench.worker.tasks.arm import Arm
 
 REPLAYS = 3  # per capture, of which the median counts: a capture costs far more than a replay
 FEWEST_ROUNDS = 2

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from bt_bench.names import Operation
+from bt_bench.base.names import Operation
 from bt_bench.protocol import Workload
 from bt_bench.results import LaunchCensus, LaunchCount
-from bt_bench.worker.arm import Arm, inputs_on
-from bt_bench.worker.torch_operations import TorchOperations
+from bt_bench.worker.machine.torch_operations import TorchOperations
+from bt_bench.worker.tasks.arm import Arm, inputs_on
 
 Counts = Counter[tuple[str, str]]
 

@@ -16,8 +16,8 @@ from bt_bench.suites.block_tables.checking.staging_ways import BOTH, TIMED, stag
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append
-from bt_bench.worker.arm import Arm
 from bt_bench.worker.checking.check import check, verify_timed
+from bt_bench.worker.tasks.arm import Arm
 
 # Some of those that `check` begins with, and enough to find what is wrong here.
 WORKLOADS = {

@@ -9,7 +9,7 @@ import torch
 from support.variants import failures
 from support.vllm_stand_in import NEW, OLD, write_stand_in
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import default_suite
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.checking.differences import tamed

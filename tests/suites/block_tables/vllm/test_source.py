@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.vllm_stand_in import NEW, OLD, write_stand_in
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import (
     Sources,

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.assemble import (
     blocks_for,
     choose_rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.assemble import blocks_for, layout_of, tokens_per_block
 from bt_bench.suites.block_tables.workloads.serving.block_pool import MAX_BLOCK_ID
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bt_bench.errors import UsageError, shown
+from bt_bench.base.errors import UsageError, shown
 from bt_bench.suites.block_tables.workloads.serving.columns import PRESETS, Columns, Places
 
 BUNDLED_TRACES = {"azure_conv": "azure_conv.csv", "azure_code": "azure_code.csv"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables.workloads import BatchParameters
 from bt_bench.suites.block_tables.workloads.workload import Workload

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import default_suite
 from bt_bench.suites.block_tables.suite import BlockTableSuite
 from bt_bench.suites.block_tables.workloads import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables.workloads import SpreadParameters
 from bt_bench.suites.block_tables.workloads.kinds.spread import token_counts

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads import TraceParameters
 from bt_bench.suites.block_tables.workloads.assemble import tokens_per_block
 from bt_bench.suites.block_tables.workloads.serving.limits import pool_size, validate_trace

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bt_bench.errors import UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.serving.columns import Columns
 from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
 

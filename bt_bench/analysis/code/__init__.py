@@ -1,0 +1,24 @@
+"""Reads what kernels are compiled to, and compares it: PTX, machine code, messages of ptxas."""
+
+from __future__ import annotations
+
+from bt_bench.analysis.code.kernel_changes import KernelChange, kernel_changes
+from bt_bench.analysis.code.kernels import (
+    KernelRow,
+    accesses_as_text,
+    chain_as_text,
+    kernel_rows,
+    of_space,
+    waits_as_text,
+)
+
+__all__ = [
+    "KernelChange",
+    "KernelRow",
+    "accesses_as_text",
+    "chain_as_text",
+    "kernel_changes",
+    "kernel_rows",
+    "of_space",
+    "waits_as_text",
+]

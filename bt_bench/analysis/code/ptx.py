@@ -1,0 +1,253 @@
+"""Reads from a kernel's PTX how many loads from global memory wait for each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from bt_bench.analysis.code.flow import flow_of
+
+_FILE = re.compile(r'^\.file\s+(\d+)\s+"([^"]*)"')
+_PLACE = re.compile(r"^\.loc\s+(\d+)\s+(\d+)\s")
+_BEGIN, _END = "// begin inline asm", "// end inline asm"
+_LABEL = re.compile(r"^([$\w.]+):")
+_GUARD = re.compile(r"^@(!?)(\S+)\s+")
+_NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
+_LOADS = ("ld", "ldu", "atom", "cp")
+# Of other spaces, or none at all: what a generic address points to is not known, so it counts.
+_NEARER = {"param", "shared", "const", "local"}
+_ENDS = {"ret", "exit", "trap"}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Loads each needing a value of the one before.
+
+    Args:
+        place: file and line of the last one.
+        length: how many there are.
+        before: the others.
+    """
+
+    place: str
+    length: int = 1
+    before: Chain | None = None
+
+    def places(self) -> list[str]:
+        """Files and lines of all loads, in order."""
+        found = []
+        chain: Chain | None = self
+        while chain is not None:
+            found.append(chain.place)
+            chain = chain.before
+        return found[::-1]
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One instruction.
+
+    Args:
+        opcode: with what modifies it, such as `ld.global.b32`.
+        written: registers that it writes.
+        read: registers that it reads, its guard too.
+        guarded: it may not be run.
+        target: label that it goes to.
+        place: file and line.
+    """
+
+    opcode: str
+    written: tuple[str, ...]
+    read: tuple[str, ...]
+    guarded: bool
+    target: str | None
+    place: str
+
+    @property
+    def parts(self) -> list[str]:
+        return self.opcode.split(".")
+
+    @property
+    def loads(self) -> bool:
+        """Whether it waits for memory that all programs share."""
+        return self.parts[0] in _LOADS and not _NEARER.intersection(self.parts[1:2])
+
+    @property
+    def ends(self) -> bool:
+        return self.parts[0] in _ENDS
+
+
+@dataclass
+class _Block:
+    instructions: list[_Instruction] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+
+_Chains = dict[str, Chain]
+_SHARED = "(shared memory)"  # stands for all of it, among the registers
+
+
+def dependent_loads(text: str) -> list[str]:
+    """The longest chain of loads, each needing a value of the one before.
+
+    It is needed as an address, as a guard, or to decide a branch that the load stands behind, also
+    through shared memory. Loops are passed once. Loads of parameters, constants, shared and local
+    memory do not count.
+
+    Args:
+        text: PTX of one kernel, with line information.
+
+    Returns:
+        File and line of each load, in order; `?` where there is no line information.
+    """
+    blocks = _blocks(_instructions(text))
+    flow = flow_of(_successors(blocks))
+    ends: dict[int, _Chains] = {}
+    decided: dict[int, Chain | None] = {}  # by block, what its branch waits for
+    longest: Chain | None = None
+    for index in flow.order:
+        chains = _merged(ends[each] for each in flow.before[index])
+        behind = _longest(decided[each] for each in flow.deciders[index])
+        for instruction in blocks[index].instructions:
+            needed = _longest([behind, *(chains.get(name) for name in instruction.read)])
+            if instruction.target is not None:
+                decided[index] = needed
+            written = _written(instruction, needed, chains)
+            if instruction.loads:
+                longest = _longest([longest, written])
+        decided.setdefault(index, None)
+        ends[index] = chains
+    return [] if longest is None else longest.places()
+
+
+def _written(instruction: _Instruction, needed: Chain | None, chains: _Chains) -> Chain | None:
+    """Notes what the written registers wait for, and returns it."""
+    spaces = set(instruction.parts[1:])
+    if instruction.parts[0] == "st" or instruction.parts[0] == "red":
+        if spaces & {"shared"}:
+            _note(chains, _SHARED, _longest([needed, chains.get(_SHARED)]))
+        return None
+    if spaces & {"shared"} or instruction.parts[0] == "ldmatrix":
+        needed = _longest([needed, chains.get(_SHARED)])
+    found = needed
+    if instruction.loads:
+        found = Chain(instruction.place, 1 if needed is None else needed.length + 1, needed)
+        if instruction.parts[0] == "cp":
+            _note(chains, _SHARED, _longest([found, chains.get(_SHARED)]))
+    for name in instruction.written:
+        kept = chains.get(name) if instruction.guarded else None
+        _note(chains, name, _longest([found, kept]))
+    return found
+
+
+def _note(chains: _Chains, name: str, chain: Chain | None) -> None:
+    if chain is None:
+        chains.pop(name, None)
+    else:
+        chains[name] = chain
+
+
+def _longest(chains: Iterable[Chain | None]) -> Chain | None:
+    known = (chain for chain in chains if chain is not None)
+    return max(known, key=lambda chain: chain.length, default=None)
+
+
+def _merged(sides: Iterable[_Chains]) -> _Chains:
+    merged: _Chains = {}
+    for side in sides:
+        for name, chain in side.items():
+            known = merged.get(name)
+            if known is None or known.length < chain.length:
+                merged[name] = chain
+    return merged
+
+
+def _blocks(lines: Iterable[_Instruction | str]) -> list[_Block]:
+    """Instructions between labels and branches; the first block is where the kernel begins."""
+    blocks = [_Block()]
+    for each in lines:
+        if isinstance(each, str):
+            if blocks[-1].instructions:
+                blocks.append(_Block())
+            blocks[-1].labels.append(each)
+        else:
+            blocks[-1].instructions.append(each)
+            if each.target is not None or each.ends:
+                blocks.append(_Block())
+    return blocks
+
+
+def _successors(blocks: list[_Block]) -> list[list[int]]:
+    places = {label: index for index, block in enumerate(blocks) for label in block.labels}
+    found = []
+    for index, block in enumerate(blocks):
+        last = block.instructions[-1] if block.instructions else None
+        following = [places[last.target]] if last and last.target in places else []
+        leaves = last is not None and (last.target is not None or last.ends) and not last.guarded
+        if not leaves and index + 1 < len(blocks):
+            following.append(index + 1)
+        found.append(following)
+    return found
+
+
+def places_of(text: str) -> list[str]:
+    """File and line of the source of each line of PTX; `?` where they are not known.
+
+    In inline assembly only the first position counts: LLVM counts a source line on for each line of
+    it, though all of them are from one line of Triton.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    files = {
+        found[1]: found[2].rpartition("/")[2] for line in lines if (found := _FILE.match(line))
+    }
+    places = []
+    place, inline, known = "?", False, False
+    for line in lines:
+        if line in (_BEGIN, _END):
+            inline, known = line == _BEGIN, False
+        # Line 0 is the compiler's own.
+        elif (found := _PLACE.match(line)) and found[2] != "0" and not (inline and known):
+            place, known = f"{files.get(found[1], '?')}:{found[2]}", True
+        places.append(place)
+    return places
+
+
+def _instructions(text: str) -> Iterator[_Instruction | str]:
+    """Instructions and labels, in order."""
+    for line, place in zip(text.splitlines(), places_of(text), strict=True):
+        code = line.partition("//")[0].strip()
+        if found := _LABEL.match(code):
+            yield found[1]
+        elif code.endswith(";") and not code.startswith((".", "{", "}")):
+            yield _instruction(code.removesuffix(";"), place)
+
+
+def _instruction(code: str, place: str) -> _Instruction:
+    guard = _GUARD.match(code)
+    read = [] if guard is None else [guard[2]]
+    opcode, _, operands = code[guard.end() if guard else 0 :].partition(" ")
+    kind = opcode.split(".")[0]
+    given = _split(operands)
+    target = given[-1] if kind in ("bra", "brx") and given else None
+    written: list[str] = []
+    if kind in ("st", "red", "bra", "brx", "bar", "barrier", "fence", "membar") or not given:
+        sources = given[:-1] if target else given
+    else:
+        written = _NAME.findall(given[0].replace("|", " "))
+        sources = given[1:]
+    read += [name for each in sources for name in _NAME.findall(each)]
+    return _Instruction(opcode, tuple(written), tuple(read), guard is not None, target, place)
+
+
+def _split(operands: str) -> list[str]:
+    """Operands at the commas outside of brackets."""
+    depth = 0
+    found = [""]
+    for character in operands:
+        depth += (character in "[{(") - (character in "]})")
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return [each.strip() for each in found if each.strip()]

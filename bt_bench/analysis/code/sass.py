@@ -1,0 +1,243 @@
+"""Reads a kernel's machine code: instructions by class, and how often it waits for memory.
+
+The 128 bits of an instruction say which of six barriers it signals when its result has arrived
+(bits 46 to 48 of the upper 64), and for which it waits before it begins (bits 52 to 57): Jia,
+Maggioni, Staiger and Scarpazza, "Dissecting the NVIDIA Volta GPU architecture via
+microbenchmarking" (2018), chapter 2. Instructions of a warp begin in their order, so all loads that
+are made before a wait take their time together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from bt_bench.analysis.code.flow import flow_of
+from bt_bench.analysis.code.ptx import dependent_loads, places_of
+from bt_bench.results import KernelCode
+
+_PTX_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
+_LABEL = re.compile(r"^([.$\w]+):\s*$")
+_CODE = re.compile(r"^/\*[0-9a-f]{4,}\*/\s+(.*?);\s*/\* 0x([0-9a-f]{16}) \*/")
+_UPPER = re.compile(r"^/\* 0x([0-9a-f]{16}) \*/")
+_TARGET = re.compile(r"`\(([^)]+)\)")
+_COUNTED = re.compile(r"SB(\d)")
+
+_SIGNALS, _WAITS = 46, 52  # first bits of the upper half
+_BARRIERS = 6
+_NONE = 7  # in place of a barrier
+
+# What is behind the letters of loads and stores, such as LDG; none: an address of any space.
+_SPACES = {"G": "global", "S": "shared", "L": "local", "C": "constant", "CU": "constant", "": "any"}
+_FAR = {"global", "any"}
+_LOAD = re.compile(r"^U?LD(GSTS|CU|[GSLC]?)$")
+_STORE = re.compile(r"^ST([GSL]?)$")
+_BITS = {"8": 8, "16": 16, "64": 64, "128": 128, "256": 256}
+_WORD = 32
+_ATOMICS = re.compile(r"^(ATOM[GS]?|RED[GS]?|REDUX_ATOM)$")
+_FETCHES = re.compile(r"^(U?LDG?|LDGSTS|ATOMG?)$")
+_BARS = re.compile(r"^(BAR|B2R|WARPSYNC|UCGABAR_\w+|SYNCS)$")
+_BRANCHES = re.compile(r"^(BRA|BRX|JMP|JMX|CALL|RET|BRXU|JMXU)$")
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One instruction.
+
+    Args:
+        opcode: with what modifies it, such as `LDG.E.64`.
+        guarded: it may not be run.
+        target: label that it goes to.
+        place: file and line.
+        signals: the barrier that it signals when its result has arrived; `None`: none.
+        waits: barriers that it waits for.
+    """
+
+    opcode: str
+    guarded: bool
+    target: str | None
+    place: str
+    signals: int | None
+    waits: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.opcode.partition(".")[0]
+
+
+@dataclass
+class _Block:
+    instructions: list[_Instruction] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """Loads that a barrier stands for.
+
+    Args:
+        behind: how many waits had been made when the last of them began.
+        places: files and lines.
+    """
+
+    behind: int
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _State:
+    """On a way through the code: loads under way by barrier, and those that each wait was for."""
+
+    pending: tuple[_Fetched | None, ...] = (None,) * _BARRIERS
+    waits: tuple[tuple[str, ...], ...] = ()
+
+    def passed(self, instruction: _Instruction) -> _State:
+        """The state behind an instruction."""
+        done = len(self.waits)
+        # What began before the last wait has arrived with it, as far as is known.
+        late = [
+            fetched
+            for barrier in instruction.waits
+            if (fetched := self.pending[barrier]) is not None and fetched.behind == done
+        ]
+        state = self
+        if late:
+            at = dict.fromkeys(place for fetched in late for place in fetched.places)
+            state = replace(state, waits=(*state.waits, tuple(at)))
+        pending = list(state.pending)
+        for barrier in instruction.waits:
+            pending[barrier] = None
+        if instruction.signals is not None and _FETCHES.match(instruction.name):
+            before = pending[instruction.signals]
+            places = (*(before.places if before else ()), instruction.place)
+            pending[instruction.signals] = _Fetched(len(state.waits), places)
+        return replace(state, pending=tuple(pending))
+
+
+def read_code(text: str, ptx: str) -> KernelCode:
+    """What a kernel consists of.
+
+    Args:
+        text: what `nvdisasm -c -gp -hex` prints of it.
+        ptx: that it was made of, with line information.
+
+    Raises:
+        ValueError: for text without instructions.
+    """
+    blocks = _blocks(_instructions(text.splitlines(), places_of(ptx)))
+    found = [each for block in blocks for each in block.instructions if each.name != "NOP"]
+    if not found:
+        raise ValueError(f"nvdisasm printed no instruction, but {text[:200]!r}")
+    loads: Counter[str] = Counter()
+    stores: Counter[str] = Counter()
+    for each in found:
+        if letters := _LOAD.match(each.name):
+            space = "global" if letters[1] == "GSTS" else _SPACES[letters[1]]
+            loads[f"{space}:{_bits(each.opcode)}"] += 1
+        elif letters := _STORE.match(each.name):
+            stores[f"{_SPACES[letters[1]]}:{_bits(each.opcode)}"] += 1
+    return KernelCode(
+        instructions=len(found),
+        loads=dict(sorted(loads.items())),
+        stores=dict(sorted(stores.items())),
+        atomics=sum(bool(_ATOMICS.match(each.name)) for each in found),
+        barriers=sum(bool(_BARS.match(each.name)) for each in found),
+        branches=sum(bool(_BRANCHES.match(each.name)) for each in found),
+        dependent_loads=dependent_loads(ptx),
+        waits=[list(places) for places in _waits(blocks)],
+    )
+
+
+def _bits(opcode: str) -> int:
+    """The width of an access: 32 bits unless the opcode says otherwise."""
+    for part in opcode.split(".")[1:]:
+        if (bits := _BITS.get(part.lstrip("US"))) is not None and part not in ("U", "S"):
+            return bits
+    return _WORD
+
+
+def _waits(blocks: list[_Block]) -> tuple[tuple[str, ...], ...]:
+    """For each wait on the way with the most of them, the loads that it is for."""
+    flow = flow_of(_successors(blocks))
+    ends: dict[int, _State] = {}
+    for index in flow.order:
+        states = [ends[each] for each in flow.before[index]]
+        state = max(states, key=lambda each: len(each.waits), default=_State())
+        for instruction in blocks[index].instructions:
+            state = state.passed(instruction)
+        ends[index] = state
+    return max((state.waits for state in ends.values()), key=len, default=())
+
+
+def _blocks(lines: Iterable[_Instruction | str]) -> list[_Block]:
+    blocks = [_Block()]
+    for each in lines:
+        if isinstance(each, str):
+            if blocks[-1].instructions:
+                blocks.append(_Block())
+            blocks[-1].labels.append(each)
+        else:
+            blocks[-1].instructions.append(each)
+            if each.target is not None or each.name in ("EXIT", "RET"):
+                blocks.append(_Block())
+    return blocks
+
+
+def _successors(blocks: list[_Block]) -> list[list[int]]:
+    places = {label: index for index, block in enumerate(blocks) for label in block.labels}
+    found = []
+    for index, block in enumerate(blocks):
+        last = block.instructions[-1] if block.instructions else None
+        following = []
+        leaves = False
+        if last is not None and last.name != "CALL":  # which comes back
+            following = [places[last.target]] if last.target in places else []
+            leaves = (last.target is not None or last.name in ("EXIT", "RET")) and not last.guarded
+        if not leaves and index + 1 < len(blocks):
+            following.append(index + 1)
+        found.append(following)
+    return found
+
+
+def _instructions(lines: Iterable[str], places: list[str]) -> Iterator[_Instruction | str]:
+    """Instructions and labels, in order; an instruction is on two lines.
+
+    Args:
+        lines: of the machine code.
+        places: files and lines of the lines of PTX that it is made of.
+    """
+    place = "?"
+    code = ""
+    for line in map(str.strip, lines):
+        if found := _PTX_LINE.match(line):
+            number = int(found[1])
+            place = places[number - 1] if number <= len(places) else "?"
+        elif found := _LABEL.match(line):
+            yield found[1]
+        elif found := _CODE.match(line):
+            code = found[1].strip()
+        elif code and (found := _UPPER.match(line)):
+            yield _instruction(code, int(found[1], 16), place)
+            code = ""
+
+
+def _instruction(code: str, upper: int, place: str) -> _Instruction:
+    guarded = code.startswith("@")
+    if guarded:
+        code = code.partition(" ")[2].strip()
+    opcode, _, operands = code.partition(" ")
+    target = None
+    if _BRANCHES.match(opcode.partition(".")[0]):
+        label = _TARGET.search(operands)
+        target = label[1] if label else ""
+        # A branch by a uniform predicate, or by whether lanes have parted.
+        guarded |= "," in operands.partition("`")[0]
+    signals = upper >> _SIGNALS & 7
+    waits = [number for number in range(_BARRIERS) if upper >> _WAITS + number & 1]
+    if opcode.startswith("DEPBAR"):
+        waits += [int(number) for number in _COUNTED.findall(operands)]
+    return _Instruction(
+        opcode, guarded, target, place, None if signals == _NONE else signals, tuple(waits)
+    )

@@ -1,0 +1,1 @@
+"""The files of results: folders, journals, reading, writing, and messages about damaged ones."""

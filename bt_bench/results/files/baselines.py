@@ -1,0 +1,109 @@
+"""Results stored under a name to compare later ones with: `<reports>/baselines/<name>.json`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bt_bench.base import write_text
+from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.results.files.compact import CompactCase, CompactResult
+from bt_bench.results.run.nouns import Status
+
+FOLDER = "baselines"
+_SUFFIX = ".json"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
+
+
+def baseline_path(reports: Path, name: str) -> Path:
+    """Where the baseline of a name is or would be.
+
+    Raises:
+        UsageError: for a name that cannot be a file name.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"baseline name {name!r} cannot be a file name; "
+            "expected up to 100 letters, digits and any of . _ + -"
+        )
+    return reports / FOLDER / f"{name}{_SUFFIX}"
+
+
+def baseline_names(reports: Path) -> list[str]:
+    """Names of the stored baselines."""
+    paths = (reports / FOLDER).glob(f"*{_SUFFIX}")
+    return sorted(path.stem for path in paths if _NAME.fullmatch(path.stem))
+
+
+def find_baseline(reports: Path, name: str) -> Path:
+    """The file of a baseline.
+
+    Raises:
+        UsageError: when there is none of that name, listing the existing ones.
+    """
+    path = baseline_path(reports, name)
+    if path.is_file():
+        return path
+    names = baseline_names(reports)
+    hint = (
+        names_hint(name, names)
+        if names
+        else "there are no baselines yet; --save-baseline NAME makes one"
+    )
+    there = f" It holds {', '.join(names)}." if names else ""
+    raise UsageError(f"--baseline {name}: no such baseline in {path.parent}; {hint}{there}")
+
+
+def why_no_baseline(result: CompactResult) -> str | None:
+    """Why a result cannot be a baseline, as a clause after its name; `None` if it can.
+
+    Later results cannot be compared with cases that failed or were never measured, so a gate with
+    such a baseline would have nothing to look at.
+    """
+    if not result.header.complete:
+        return "is a partial result; finish its run with `bt-bench sweep --resume`"
+    if not result.cases:
+        return "has no cases; expected a result with cases that are ok"
+    for case in result.cases:
+        if case.status in (Status.FAILED, Status.INSUFFICIENT):
+            reason = f" ({case.reason})" if case.reason else ""
+            return (
+                f"has case {case.key}, which is {case.status.value}{reason}; expected all to be "
+                "ok. Fix it, or leave it out, and sweep again"
+            )
+        if case.status is Status.OK and not _has_figures(case):
+            return (
+                f"has case {case.key}, for which nothing was measured or counted; expected figures "
+                "to compare with. Sweep again where they can be taken, or leave it out"
+            )
+    if all(case.status is not Status.OK for case in result.cases):
+        first = result.cases[0]
+        return (
+            f"has no case that was measured; the first, {first.key}, is {first.status.value} "
+            f"({first.reason})"
+        )
+    return None
+
+
+def _has_figures(case: CompactCase) -> bool:
+    return bool(case.taken) or case.launches is not None or case.compiled is not None
+
+
+def save_baseline(reports: Path, name: str, text: str) -> Path:
+    """Stores the text of a result file, in place of an earlier baseline of that name.
+
+    Args:
+        reports: the folder of run folders.
+        name: name of the baseline.
+        text: text of a result for which `why_no_baseline` returns `None`.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+    path = baseline_path(reports, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {path.parent}: {error.strerror}") from None
+    write_text(path, text)
+    return path

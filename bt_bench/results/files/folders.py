@@ -1,0 +1,174 @@
+"""The folder of a run: its files, and who may write into it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bt_bench.base import TEMPORARY_SUFFIX, like, lock, naming, refusal_of
+from bt_bench.base.errors import UsageError
+from bt_bench.results.files.journals import JOURNAL_SUFFIX, RESULT_SUFFIX, journal_beside
+
+COMPARISON_NAME = "comparison.md"
+CONFIG_NAME = "config.yaml"
+LOCK_NAME = ".lock"
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
+
+_SHOWN = 5  # runs in a folder that is not one itself
+
+
+def result_name(variant: str) -> str:
+    """Name of the file that the results of a variant are written to.
+
+    Raises:
+        UsageError: for a variant whose name cannot be part of it.
+    """
+    if not _FILE_NAME.fullmatch(variant):
+        raise UsageError(
+            f"variant name {variant!r} cannot be a file name; "
+            "expected up to 100 letters, digits and any of . _ + -"
+        )
+    return f"{variant}{RESULT_SUFFIX}"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run: a result file per variant, and the comparison."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, reports: Path, name: str, now: datetime | None = None) -> RunFolder:
+        """Makes a new folder `<name>-<UTC time>` in `reports`, with a number if that exists."""
+        time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        stem = f"{_as_folder_name(name)}-{time}"
+        number = 1
+        while True:
+            path = reports / (stem if number == 1 else f"{stem}-{number}")
+            if _make_folder(path):
+                return cls(path)
+            number += 1
+
+    @classmethod
+    def latest(cls, reports: Path) -> RunFolder:
+        """Return the run in a folder of reports whose config was written last.
+
+        Raises:
+            UsageError: if there is none.
+        """
+        runs = [path.parent for path in reports.glob(f"*/{CONFIG_NAME}")]
+        runs = [run for run in runs if any(run.glob(f"*{RESULT_SUFFIX}"))]
+        if not runs:
+            raise UsageError(
+                f"{reports}/ has no run to take; expected a run folder as an argument, or a sweep "
+                "before"
+            )
+        return cls(max(runs, key=lambda run: (run / CONFIG_NAME).stat().st_mtime_ns))
+
+    @classmethod
+    def create_exact(cls, path: Path) -> RunFolder:
+        """Makes the folder that `--out` names, which must not exist."""
+        if not _make_folder(path):
+            raise UsageError(
+                f"{path} exists, and a run is never overwritten; "
+                "pass --resume to continue it, or choose another folder"
+            )
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an earlier run; it is empty if the run was killed at once."""
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; expected the folder of a run{like(path)}")
+        if not path.is_dir():
+            raise UsageError(f"{path} is not a folder; expected the folder of a run")
+        folder = cls(path)
+        known = folder.result_paths() or (path / CONFIG_NAME).is_file()
+        if not known and any(not _is_temporary(file) for file in path.iterdir()):
+            within = sorted(file.parent.name for file in path.glob(f"*/{CONFIG_NAME}"))
+            runs = f"; it holds the runs {', '.join(within[-_SHOWN:])}" if within else ""
+            more = f" and {len(within) - _SHOWN} earlier ones" * (len(within) > _SHOWN)
+            raise UsageError(
+                f"{path} is not a run folder: it holds no result file (<variant>.json){runs}{more}"
+            )
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from writing into the folder.
+
+        Raises:
+            UsageError: when another process has it, or one of the folder's files is not a regular
+                file.
+        """
+        path = self.path / LOCK_NAME
+        with naming(path):
+            try:
+                number = lock(path)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{self.path} is being written by another bt-bench process; wait for it"
+                ) from None
+        try:
+            self._refuse_what_is_no_file()
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is locked, so it is ours
+            os.close(number)
+
+    def _refuse_what_is_no_file(self) -> None:
+        """Called before anything is measured, since files could not be written at the end."""
+        for path in self.path.iterdir():
+            ours = path.name in (CONFIG_NAME, COMPARISON_NAME) or path.name.endswith(
+                (RESULT_SUFFIX, JOURNAL_SUFFIX)
+            )
+            status = path.lstat()
+            if ours and not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"cannot write {path}: {refusal_of(status)}")
+
+    @property
+    def comparison_path(self) -> Path:
+        """Where the comparison of the run is written."""
+        return self.path / COMPARISON_NAME
+
+    def result_path(self, variant: str) -> Path:
+        """Where the results of a variant are written."""
+        return self.path / result_name(variant)
+
+    def journal_path(self, variant: str) -> Path:
+        """Where the cases of a variant are stored while the run is under way."""
+        return journal_beside(self.result_path(variant))
+
+    def result_paths(self) -> list[Path]:
+        """Result files of the folder by name, without temporary files of killed processes."""
+        paths = self.path.glob(f"*{RESULT_SUFFIX}")
+        return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def _make_folder(path: Path) -> bool:
+    """Makes a folder and its parents; returns whether it is new."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+    except FileExistsError:
+        if path.parent.is_dir():
+            return False
+        raise UsageError(f"cannot make {path}: {path.parent} is not a folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot make {path}: {error.strerror}") from None
+    return True
+
+
+def _as_folder_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "run"
+
+
+def _is_temporary(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)

@@ -1,0 +1,163 @@
+"""Explains in one message why a text is not the file of bt-bench that it should be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from bt_bench.results.files.kinds import RESULT, Kind, kind_of_document
+from bt_bench.results.run.result import SCHEMA_VERSION, VariantResult
+
+_LISTS = re.compile(r"\[P*+(?:\[P*+\]P*+)*+\]".replace("P", r'[^]["]'))
+"""Lists, and lists of those, without texts: they are most of a result, and contain no keys."""
+
+_SHOWN_VALUE_LENGTH = 60
+
+
+def describe_invalid(
+    text: str,
+    error: ValidationError,
+    model: type[BaseModel] = VariantResult,
+    version: int = SCHEMA_VERSION,
+    kind: Kind = RESULT,
+) -> str:
+    """Continues a sentence that begins with the name of the file: `is not JSON: …`.
+
+    Args:
+        text: of the file.
+        error: the error of reading it as `model`.
+        model: what it was read as.
+        version: the current schema version of `model`.
+        kind: what it should be.
+    """
+    what = kind.name
+    details = error.errors(include_url=False)
+    if details[0]["type"] == "json_invalid":
+        return _describe_syntax(str(details[0]["ctx"]["error"]))
+    data = from_json(text)
+    if not isinstance(data, dict):
+        return f"is JSON, but not a {what} of bt-bench: expected an object, got {_shown(data)}"
+    found_kind = kind_of_document(data)
+    if found_kind is not None and found_kind is not kind:
+        return f"is a {found_kind.name}, not a {what}; {found_kind.use}"
+    if "schema_version" not in data:
+        return f"is JSON, but not a {what} of bt-bench: it has no schema_version"
+    found = data["schema_version"]
+    if found not in _versions(model, version):
+        return (
+            f"has schema version {_shown(found)}; expected {version}. "
+            "Read it with the version of bt-bench that wrote it, or measure again"
+        )
+    missing = [key for key in model.model_fields if _is_missing(key, details)]
+    if missing:
+        return f"is not a complete {what} of bt-bench: missing {', '.join(missing)}"
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return f"is not a valid {what}: {_describe_detail(details[0], data)}{more}"
+
+
+def other_version(
+    text: str, error: ValidationError, version: int = SCHEMA_VERSION
+) -> object | None:
+    """The schema version of a text if it was refused for that, else `None`."""
+    if error.errors(include_url=False)[0]["type"] == "json_invalid":
+        return None
+    data = from_json(text)
+    # Other kinds of files have versions of their own.
+    if not isinstance(data, dict) or kind_of_document(data) not in (None, RESULT):
+        return None
+    found = data.get("schema_version")
+    return found if found not in _versions(VariantResult, version) else None
+
+
+def _versions(model: type[BaseModel], version: int) -> list[object]:
+    """The schema versions that are read: the current one, and earlier ones of results."""
+    annotation = model.model_fields["schema_version"].annotation
+    return [each for each in get_args(annotation) or (version,) if type(each) is int]
+
+
+def repeated_key(text: str) -> str | None:
+    """The message for a text that has a key twice in one object; `None` if there is none.
+
+    JSON allows it and readers take the last one, so people could see a value that does not count.
+
+    Args:
+        text: of the file, which is valid JSON.
+    """
+    # A text without its lists of numbers is read in a fraction of the time. Equal keys stay equal,
+    # but keys that contain a list may become equal, so what is found is checked in the whole text.
+    if _first_repeated(_LISTS.sub("0", text)) is None:
+        return None
+    repeated = _first_repeated(text)
+    if repeated is None:
+        return None
+    return f"has key {_shown(repeated)} more than once in one object; expected it once"
+
+
+def _first_repeated(text: str) -> str | None:
+    repeated: list[str] = []
+
+    def checked(pairs: list[tuple[str, object]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.extend(key for key in dict.fromkeys(keys) if keys.count(key) > 1)
+
+    # Numbers stay as they are: they may have more digits than Python reads.
+    json.loads(text, object_pairs_hook=checked, parse_int=str, parse_float=str, strict=False)
+    return repeated[0] if repeated else None
+
+
+def _describe_syntax(problem: str) -> str:
+    if problem.startswith("EOF"):
+        return f"is not JSON: it seems truncated, {problem}"
+    return f"is not JSON: {problem}"
+
+
+def _is_missing(key: str, details: Sequence[ErrorDetails]) -> bool:
+    return any(detail["type"] == "missing" and detail["loc"] == (key,) for detail in details)
+
+
+def _describe_detail(detail: ErrorDetails, data: object) -> str:
+    if detail["type"] == "missing":
+        *parent, key = detail["loc"]
+        return f"{_json_path(parent, data)}.{key} is missing{_of_case(parent, data)}"
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    place = _json_path(detail["loc"], data)
+    return f"{place}: {message}, got {_shown(detail['input'])}{_of_case(detail['loc'], data)}"
+
+
+def _of_case(location: Sequence[int | str], data: Any) -> str:
+    """` (case step/small)`, for a place in a case that says which one it is."""
+    match location:
+        case ("cases", int(index), *_):
+            case = data["cases"][index]
+            key = case.get("key") if isinstance(case, dict) else None
+            return f" (case {key})" if isinstance(key, str) else ""
+    return ""
+
+
+def _json_path(location: Sequence[int | str], data: Any) -> str:
+    """`$.cases[3].status`; names that pydantic adds for the members of a union are left out."""
+    path = "$"
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif isinstance(data, dict) and part in data:
+            path += f".{part}"
+        else:
+            break
+        data = data[part]
+    return path
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _SHOWN_VALUE_LENGTH:
+        return text[:_SHOWN_VALUE_LENGTH] + "…"
+    return text

@@ -1,0 +1,46 @@
+"""Reads the files of profiles, which the folder of a profile may stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from bt_bench.base import name_of, read_text
+from bt_bench.base.errors import UsageError
+from bt_bench.results.files.invalid import describe_invalid
+from bt_bench.results.files.kinds import Kind
+from bt_bench.results.run.nouns import Noun
+
+NounT = TypeVar("NounT", bound=Noun)
+
+
+def read_profile_file(
+    path: Path, file_name: str, model: type[NounT], version: int, kind: Kind, tool: str
+) -> NounT:
+    """Reads a file of a profile.
+
+    Args:
+        path: the file, or the folder that it is in.
+        file_name: what it is called in a folder.
+        model: its type.
+        version: the schema version that is read.
+        kind: of document, for messages.
+        tool: of `bt-bench profile` that writes it.
+
+    Raises:
+        UsageError: if it cannot be read or is not one, saying what is wrong with it.
+    """
+    file = path / file_name if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise UsageError(
+            f"{path} has no {file_name}; expected the folder of a profile by --tool {tool}"
+        )
+    name = name_of(file)
+    text = read_text(file, name, expected=f"the {kind.name} of a profile", example=file_name)
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        problem = describe_invalid(text, error, model, version, kind)
+        raise UsageError(f"{name} {problem}") from None

@@ -1,0 +1,211 @@
+"""Reads result files and whole runs, and refuses damaged ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import ValidationError
+
+from bt_bench.base import STDIN, name_of, no_collection, read_text
+from bt_bench.base.errors import OtherSchemaError, UsageError
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.invalid import describe_invalid, other_version, repeated_key
+from bt_bench.results.files.journals import journal_beside, lines_of, with_journal
+from bt_bench.results.files.writing import changed_meanwhile
+from bt_bench.results.run.case import CaseResult
+from bt_bench.results.run.result import BASELINE, SCHEMA_VERSION, VariantResult
+from bt_bench.results.run.series import FloatArray
+from bt_bench.results.run.soundness import case_problems, flat_samples, header_problems
+from bt_bench.results.run.suites import SuiteInfo, context_of
+
+Read = TypeVar("Read")
+Kept = TypeVar("Kept")
+
+
+def read_result(path: Path | str) -> VariantResult:
+    """Reads a result file, or standard input for `-`; with the journal of a run under way.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    # The journal first: when a run is closed, its cases are in the file before it goes.
+    journal = journal_beside(Path(path))
+    lines = None if str(path) == STDIN else lines_of(journal)
+    name = name_of(path)
+    result = parse_result(read_text(path, name), name)
+    if lines is None or result.complete:
+        return result
+    return with_journal(result, name, journal, lines)
+
+
+def read_written(path: Path, digest: str) -> VariantResult:
+    """Reads a result file that this process has written.
+
+    Args:
+        path: of the file.
+        digest: from `ResultWriter.close`.
+
+    Raises:
+        UsageError: if it holds anything else.
+    """
+    text = read_text(path, str(path))
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise changed_meanwhile(path)
+    return parse_result(text, str(path))
+
+
+def parse_result(text: str, name: str) -> VariantResult:
+    """The result in a text.
+
+    Args:
+        text: of a result file.
+        name: of the file, for messages.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    header, cases = parse_with(lambda case, _samples: case, text, name)
+    return header.model_copy(update={"cases": cases})
+
+
+def parse_with(
+    keep: Callable[[CaseResult, FloatArray], Kept], text: str, name: str
+) -> tuple[VariantResult, list[Kept]]:
+    """The result in a text without its cases, and what is kept of each case.
+
+    The cases are read one by one, so that only one is in memory in full.
+
+    Args:
+        keep: makes what is kept of a sound case and its `flat_samples`.
+        text: of a result file.
+        name: of the file, for messages.
+
+    Raises:
+        OtherSchemaError: for another schema version.
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    if not text.strip():
+        raise UsageError(f"{name} is empty; expected a result of bt-bench")
+    keys: list[str] = []
+    kept: list[Kept] = []
+    damage: str | None = None
+    # Garbage collection of thousands of lists would take twice as long as reading them.
+    with no_collection(collect_first=False):
+        try:
+            header, cases = _split(text)
+            context = context_of(header.suite)
+            for index, each in enumerate(cases):
+                # Strict, or else "1.5" would be read as a number.
+                case = CaseResult.model_validate_json(bytes(each), strict=True, context=context)
+                keys.append(case.key)
+                samples = flat_samples(case.measurements)
+                problem = next(case_problems(f"$.cases[{index}]", case, samples), None)
+                if problem is not None:
+                    damage = damage or f"{problem} (case {case.key})"
+                elif damage is None:
+                    kept.append(keep(case, samples))
+        except (msgspec.MsgspecError, ValidationError, RecursionError) as error:
+            raise _refusal(text, name, error) from None
+        repeated = repeated_key(text)
+    if repeated is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
+    damage = next(header_problems(header, keys), damage)
+    if damage is not None:
+        raise UsageError(f"{name} is damaged: {damage}")
+    return header, kept
+
+
+def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
+    """The result without its cases, and the text of each case."""
+    parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    cases = msgspec.json.decode(parts.get("cases", b"[]"), type=list[msgspec.Raw])
+    if cases:
+        parts["cases"] = msgspec.Raw(b"[]")
+    return VariantResult.model_validate_json(msgspec.json.encode(parts), strict=True), cases
+
+
+def _refusal(text: str, name: str, error: Exception) -> UsageError:
+    """Why a text is not a result: read as a whole, since parts do not know where they stand."""
+    try:
+        VariantResult.model_validate_json(text, strict=True, context=_context(text))
+    except ValidationError as whole:
+        message = f"{name} {describe_invalid(text, whole)}"
+        version = other_version(text, whole)
+        return UsageError(message) if version is None else OtherSchemaError(message)
+    return UsageError(f"{name} is not JSON: {error}")
+
+
+def _context(text: str) -> dict[str, object]:
+    """The context of a damaged text: of its suite, if that can be read."""
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        suite = SuiteInfo.model_validate_json(bytes(parts["suite"]))
+    except (msgspec.MsgspecError, ValidationError, KeyError, RecursionError):
+        suite = None
+    return context_of(suite)
+
+
+def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
+    """All results of a run: the baseline, then the variants in `order`, then the rest by name.
+
+    A run that has just begun has no results.
+    """
+    return read_run_with(read_result, lambda result: result, folder, order)
+
+
+def read_run_with(
+    read: Callable[[Path], Read],
+    header_of: Callable[[Read], VariantResult],
+    folder: RunFolder | Path,
+    order: Sequence[str] = (),
+) -> list[Read]:
+    """All results of a run by any reader of a file; see `read_run`."""
+    run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
+    results: dict[str, Read] = {}
+    for path in run.result_paths():
+        if not path.is_file():  # opening a FIFO would wait for ever
+            raise UsageError(
+                f"{path} is not a regular file; expected a result file (<variant>.json)"
+            )
+        result = read(path)
+        variant = header_of(result).variant.name
+        if path != run.result_path(variant):
+            raise UsageError(
+                f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
+            )
+        results[variant] = result
+    return in_order(
+        [results[name] for name in sorted(results)], lambda r: header_of(r).variant.name, order
+    )
+
+
+def in_order(
+    results: Sequence[Read], name_of: Callable[[Read], str], order: Sequence[str]
+) -> list[Read]:
+    """Results of a run as its reports have them: the baseline, those of an order, then the rest.
+
+    Args:
+        results: at most one of each variant.
+        name_of: the variant of a result.
+        order: of variants, as in the config of the run.
+    """
+    by_name = {name_of(result): result for result in results}
+    names = dict.fromkeys([BASELINE, *order, *by_name])
+    return [by_name[name] for name in names if name in by_name]
+
+
+def result_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a result file as it is written."""
+    schema = VariantResult.model_json_schema(mode="serialization")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:bt-bench:result:{SCHEMA_VERSION}",
+        **schema,
+        "title": "Result file of bt-bench: all cases of one variant in one run",
+    }

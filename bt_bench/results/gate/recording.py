@@ -1,0 +1,242 @@
+"""Stores the process-rounds of a live gate, so that they can be judged again and drawn from.
+
+A recording is one JSON file. It keeps raw values and no verdicts; readers derive these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from bt_bench.base import name_of, read_text, write_text
+from bt_bench.base.errors import UsageError
+from bt_bench.base.names import Operation
+from bt_bench.results.files.invalid import describe_invalid, repeated_key
+from bt_bench.results.files.kinds import RECORDING
+from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.run.metrics import metric_named
+from bt_bench.results.run.nouns import Noun
+from bt_bench.results.run.result import Environment, Tool
+from bt_bench.results.run.soundness import impossible_times
+from bt_bench.results.run.suites import SuiteInfo, context_of
+
+SCHEMA_VERSION: Final = 2
+BEFORE_PAIRS: Final = "recorded by a version that measured each arm in a process of its own"
+DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
+
+
+class Revision(Noun):
+    """The revision of an arm: its label, and the commit if there is one."""
+
+    label: str
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class RecordedSubject(Noun):
+    """A row of the table of subjects, see `bt_bench.results.gate.rounds.Subject`."""
+
+    operation: Operation
+    case: str
+    variant: str
+    metric: str
+
+
+class RecordedRound(Noun):
+    """One round: arms in their order of time; per arm a value for each subject of the table.
+
+    `None`: not measured. An arm without any value may be absent from `values`.
+    """
+
+    order: list[GateArm]
+    values: dict[GateArm, list[Annotated[float, Field(ge=0)] | None]]
+
+
+class Recording(Noun):
+    """A recording: how it was made, and its rounds; values are in the units of their metrics.
+
+    In a round all arms are measured by one process, in turns; those of the variants in `apart` by a
+    process each, for the reason given there. In schema 1, which is read too, that is all variants.
+    """
+
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    created: str  # ISO 8601, UTC
+    tool: Tool
+    environment: Environment
+    config: str
+    suite: SuiteInfo | None = None
+    arms: dict[GateArm, Revision]
+    apart: dict[str, str] = {}
+    subjects: list[RecordedSubject]
+    rounds: list[RecordedRound]
+
+    def measured_apart(self) -> dict[str, str]:
+        """Variants whose arms ran in a process each, and why; the others' shared one process."""
+        if self.schema_version == 1:
+            return {subject.variant: BEFORE_PAIRS for subject in self.subjects}
+        return dict(self.apart)
+
+    def table(self) -> list[Subject]:
+        """The subjects, in their order in `values`."""
+        return [Subject(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
+
+    def gate_rounds(self) -> list[GateRound]:
+        """The rounds as the gate takes them."""
+        table = self.table()
+        return [_gate_round(recorded, table) for recorded in self.rounds]
+
+
+class Recorder:
+    """Writes a recording as its rounds come; the file is complete after each `add`.
+
+    Args:
+        path: the file; replaced if it exists.
+        header: the recording without subjects and rounds.
+
+    Raises:
+        UsageError: if it cannot be written.
+    """
+
+    def __init__(self, path: Path, header: Recording) -> None:
+        self._path = path
+        self._header = header
+        self._rounds: list[GateRound] = []
+        write_recording(path, header)
+
+    def add(self, rounds: Sequence[GateRound]) -> None:
+        """Stores more rounds; the table grows by subjects that no earlier round had."""
+        self._rounds.extend(rounds)
+        write_recording(self._path, self.recording)
+
+    @property
+    def recording(self) -> Recording:
+        """The recording so far."""
+        return with_rounds(self._header, self._rounds)
+
+
+def with_rounds(header: Recording, rounds: Sequence[GateRound]) -> Recording:
+    """A recording with these rounds and a table of all subjects in them."""
+    subjects = {s for taken in rounds for values in taken.values.values() for s in values}
+    table = sorted(subjects)
+    return header.model_copy(
+        update={
+            "subjects": [RecordedSubject(**vars(subject)) for subject in table],
+            "rounds": [_recorded_round(taken, table) for taken in rounds],
+        }
+    )
+
+
+def write_recording(path: Path, recording: Recording) -> None:
+    """Writes or replaces the file, atomically: a line per subject and per round.
+
+    Raises:
+        ValueError: if `read_recording` would refuse it.
+        UsageError: if it cannot be written.
+    """
+    for problem in _problems(recording):
+        raise ValueError(f"recording for {path}: {problem}")
+    write_text(path, "".join(_chunks(recording)))
+
+
+def read_recording(path: Path | str) -> Recording:
+    """Reads a recording, or standard input for `-`.
+
+    Raises:
+        UsageError: naming the file, what is wrong with it, and where.
+    """
+    name = name_of(path)
+    text = read_text(path, name, "a recording of rounds", "recording.json")
+    if not text.strip():
+        raise UsageError(f"{name} is empty; expected a recording of bt-bench")
+    try:
+        recording = Recording.model_validate_json(text, strict=True, context=_context(text))
+    except ValidationError as error:
+        what = describe_invalid(text, error, Recording, SCHEMA_VERSION, RECORDING)
+        raise UsageError(f"{name} {what}") from None
+    if (repeated := repeated_key(text)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
+    for problem in _problems(recording):
+        raise UsageError(f"{name} is damaged: {problem}")
+    return recording
+
+
+def _context(text: str) -> dict[str, object]:
+    """The context in which operations are read: those of the suite, if that can be read."""
+    try:
+        suite = SuiteInfo.model_validate(json.loads(text)["suite"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        suite = None  # of an earlier version, or damaged, which is reported elsewhere
+    return context_of(suite)
+
+
+def _gate_round(recorded: RecordedRound, table: Sequence[Subject]) -> GateRound:
+    values = {
+        arm: {s: value for s, value in zip(table, row, strict=True) if value is not None}
+        for arm, row in recorded.values.items()
+    }
+    return GateRound(tuple(recorded.order), values)
+
+
+def _recorded_round(taken: GateRound, table: Sequence[Subject]) -> RecordedRound:
+    values = {
+        arm: [_rounded(row.get(subject)) for subject in table] for arm, row in taken.values.items()
+    }
+    return RecordedRound(order=list(taken.order), values=values)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(float(value), DECIMALS)
+
+
+def _problems(recording: Recording) -> Iterator[str]:
+    """Problems that types do not catch, each with its JSON path."""
+    if GateArm.BASE not in recording.arms:
+        yield "$.arms lacks 'base', which all others are compared with"
+    for subject, count in Counter(recording.table()).items():
+        if count > 1:
+            names = (subject.operation, subject.case, subject.variant, subject.metric)
+            yield f"$.subjects has {', '.join(names)} {count} times; expected it once"
+    for index, subject in enumerate(recording.table()):
+        try:
+            metric_named(subject.metric)
+        except UsageError as error:
+            yield f"$.subjects[{index}].metric: {error}"
+    for index, taken in enumerate(recording.rounds):
+        yield from _round_problems(f"$.rounds[{index}]", taken, recording)
+
+
+def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> Iterator[str]:
+    if len(set(taken.order)) != len(taken.order):
+        yield f"{path}.order has an arm twice; expected each once"
+    for arm in taken.order:
+        if arm not in recording.arms:
+            yield f"{path}.order has {arm.value!r}; expected only arms that $.arms names"
+    for arm, row in taken.values.items():
+        if arm not in taken.order:
+            yield f"{path}.values has {arm.value!r}, which is not in its order"
+        if len(row) != len(recording.subjects):
+            yield (
+                f"{path}.values.{arm.value} has {len(row)} values; "
+                f"expected {len(recording.subjects)}, one for each subject"
+            )
+        yield from impossible_times(f"{path}.values.{arm.value}", row)
+
+
+def _chunks(recording: Recording) -> Iterator[str]:
+    yield "{\n"
+    lists = ("subjects", "rounds")
+    fields = recording.model_dump(mode="json")
+    yield ",\n".join(f"  {json.dumps(k)}: {_line(v)}" for k, v in fields.items() if k not in lists)
+    for key in lists:
+        rows = ",\n".join(f"    {_line(row)}" for row in fields[key])
+        yield f',\n  "{key}": [' + (f"\n{rows}\n  ]" if rows else "]")
+    yield "\n}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""The data types of profiles: timelines, host profiles, hardware counters."""

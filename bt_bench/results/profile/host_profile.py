@@ -1,0 +1,90 @@
+"""The data types of a host profile: the Python and C calls of one step, as a tree.
+
+All times are in µs and per step, without what the handler that recorded the calls added.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bt_bench.results.run.nouns import Noun
+
+Duration = Annotated[float, Field(ge=0)]
+
+
+class HostFrame(Noun):
+    """A function at one place in the tree of calls.
+
+    `self_us` is the time in the function without its children, the median over repetitions;
+    `self_low_us` and `self_high_us` are the 10th and the 90th percentile. `total_us` is the median
+    with all children. What a function in C does itself is not seen, but it is part of its time.
+
+    `name` is the qualified name. `file` is relative to what the file was installed or imported
+    from, and `line` is the one that the function begins in; both are absent for C. `calls` is the
+    median per step, and `calls_vary` says that not every repetition had as many.
+    """
+
+    name: str
+    kind: Literal["python", "c"]
+    file: str | None = None
+    line: int | None = Field(default=None, ge=0)
+    calls: int = Field(ge=1)
+    calls_vary: bool = False
+    self_us: Duration
+    self_low_us: Duration
+    self_high_us: Duration
+    total_us: Duration
+    children: list[HostFrame] = []
+
+
+class HandlerCost(Noun):
+    """What the handler adds to one call.
+
+    `within_us` lies between the two events of the call, and so in the called function's time;
+    `around_us` lies in the caller's.
+    """
+
+    within_us: Duration
+    around_us: Duration
+
+
+class HostProfile(Noun):
+    """Where the host's time of one step goes.
+
+    `plain_us` is the time until the step's call returned, measured without the handler in the same
+    rounds, as the median. `repetitions` were traced with the same calls, and `left_out` with other
+    ones. `frames` are the functions that the step's call consists of, mostly a single one.
+    """
+
+    plain_us: Duration
+    repetitions: int = Field(ge=1)
+    left_out: int = Field(default=0, ge=0)
+    python_call: HandlerCost
+    c_call: HandlerCost
+    frames: list[HostFrame] = []
+
+    @property
+    def explained_us(self) -> float:
+        """The time of all frames together; it exceeds `plain_us` where too little was taken off."""
+        return sum(_whole(frame) for frame in self.frames)
+
+    @property
+    def unexplained_us(self) -> float:
+        """What the frames leave of `plain_us`; negative if they exceed it."""
+        return self.plain_us - self.explained_us
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the frames take longer than the step, by more than two digits hide."""
+        return self.unexplained_us < -0.005
+
+    @property
+    def whole_us(self) -> float:
+        """What shares are of: the step, or all frames together where these exceed it."""
+        return max(self.plain_us, self.explained_us)
+
+
+def _whole(frame: HostFrame) -> float:
+    return frame.self_us + sum(map(_whole, frame.children))

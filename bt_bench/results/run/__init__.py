@@ -1,0 +1,1 @@
+"""The data types of a run: cases, samples, plans, reasons, calibrations."""

@@ -1,0 +1,234 @@
+"""The metrics that can be compared: names, units, directions, and smallest differences.
+
+A metric that is measured is a series under a short name: its quantity, and then whatever differs
+from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
+`host_us/compiled`. Times that follow each other have a sum, such as `host_us/direct+stage_us`, all
+that a step costs the thread that calls it. Others are counted: `launches`, `compiled_variants`,
+`registers`, `spills`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.base.names import DeviceKind, Operation
+from bt_bench.results.run.nouns import (
+    Cache,
+    Decides,
+    Direction,
+    LaunchPath,
+    Load,
+    Method,
+    Quantity,
+    Series,
+)
+from bt_bench.results.run.series import place_of, series_of
+
+PLUS = "+"
+"""Joins the terms of a sum of metrics in its name."""
+
+DEVICE_TICK_US = 0.032
+"""The tick of device clocks: the smallest step of CUPTI timestamps on an H200."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Something that is compared.
+
+    Args:
+        name: as in `--metric` and in reports.
+        unit: of its values.
+        direction: which way is better.
+        exact: compared without statistics.
+        floor: an absolute difference that counts as none, in `unit`.
+        tick: tick of the clock, in `unit`; 0 if it is negligible.
+        series: the measured series, unless the metric is counted or a sum.
+        terms: of a sum, the metrics that are added up, round by round.
+    """
+
+    name: str
+    unit: str
+    direction: Direction = Direction.LOWER
+    exact: bool = False
+    floor: float = 0.0
+    tick: float = 0.0
+    series: Series | None = None
+    terms: tuple[Metric, ...] = ()
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is part of another time, and is judged only if it is asked for."""
+        return self.series is not None and self.series.quantity.traits.is_part
+
+    @property
+    def offset(self) -> float:
+        """What is added to both sides of a metric that can be zero, so that they have a ratio.
+
+        It is the metric's floor, so a change from 0 to the floor counts as a factor of two.
+        """
+        may_be_zero = self.series is not None and self.series.quantity.traits.may_be_zero
+        return self.floor if may_be_zero else 0.0
+
+    def is_primary(self, operation: Operation, device: DeviceKind) -> bool:
+        """Whether a comparison of this operation is decided by it; else it is exploratory.
+
+        Primary are quantities of Triton's call on an idle device with a warm L2, by the method that
+        they usually have: those that `Quantity` declares as deciding. Counts are exact, so they
+        need no statistics and are always primary.
+
+        Args:
+            operation: what was timed.
+            device: where.
+        """
+        if self.series is None:
+            return not self.terms
+        stages = operation.traits.on_host or device == "cpu"
+        decides = Decides.STAGING if stages else Decides.LAUNCHING
+        quantity = self.series.quantity
+        return quantity.traits.decides is decides and self.series == series_of(quantity)
+
+
+COUNTED = {
+    name: Metric(name, unit, exact=True)
+    for name, unit in (
+        ("launches", "launches"),
+        ("compiled_variants", "binaries"),
+        ("registers", "registers"),
+        ("spills", "bytes"),
+    )
+}
+"""Metrics without noise, by name."""
+
+_CONDITIONS: dict[str, type[StrEnum]] = {
+    "launch_path": LaunchPath,
+    "load": Load,
+    "l2": Cache,
+    "method": Method,
+}
+
+_DEVICE_METHODS = (Method.PROFILER, Method.EVENTS)
+
+
+def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
+    """The method that a metric's name implies; for the kernels of a graph, the graph slope."""
+    if quantity is Quantity.GPU_US and launch_path is LaunchPath.GRAPH:
+        return Method.GRAPH_SLOPE
+    return quantity.traits.method
+
+
+def metric_of(series: Series) -> Metric:
+    """The metric that a series is, under its name."""
+    conditions: list[str] = []
+    if series.launch_path is not LaunchPath.JIT:
+        conditions.append(series.launch_path)
+    if series.load is not Load.IDLE:
+        conditions.append(series.load)
+    if series.l2 is not Cache.HOT:
+        conditions.append(series.l2)
+    if series.method is not method_of(series.quantity, series.launch_path):
+        conditions.append(series.method)
+    return Metric(
+        name="/".join([series.quantity, *conditions]),
+        unit="us",
+        direction=series.quantity.traits.direction,
+        floor=series.quantity.traits.floor_us,
+        tick=DEVICE_TICK_US if series.method in _DEVICE_METHODS else 0.0,
+        series=series,
+    )
+
+
+@lru_cache(maxsize=1024)
+def metric_named(name: str) -> Metric:
+    """The metric of a name, as in a recording or in `--metric`; names joined by `+` are a sum.
+
+    Raises:
+        UsageError: when there is none of that name, and for a sum of what are not times.
+    """
+    if is_sum(name):
+        return _sum_named(name)
+    if name in COUNTED:
+        return COUNTED[name]
+    quantity, *conditions = name.split("/")
+    if quantity not in list(Quantity):
+        known = [*(member.value for member in Quantity), *COUNTED]
+        raise UsageError(f"no metric {name!r}; {names_hint(quantity, known)}")
+    fields: dict[str, StrEnum] = {}
+    for condition in conditions:
+        for field, members in _CONDITIONS.items():
+            if condition in list(members):
+                fields[field] = members(condition)
+                break
+        else:
+            known = [member.value for members in _CONDITIONS.values() for member in members]
+            raise UsageError(f"no metric {name!r}: {condition!r}; {names_hint(condition, known)}")
+    launch_path = LaunchPath(fields.get("launch_path", LaunchPath.JIT))
+    method = method_of(Quantity(quantity), launch_path)
+    series: dict[str, Any] = {"quantity": Quantity(quantity), "method": method, **fields}
+    return metric_of(Series(**series))
+
+
+def sums_in(patterns: Sequence[str]) -> list[Metric]:
+    """The sums among patterns of `--metric`, each once, whatever the order of its terms.
+
+    Raises:
+        UsageError: for a sum whose terms are not names of times.
+    """
+    return list(dict.fromkeys(metric_named(pattern) for pattern in patterns if is_sum(pattern)))
+
+
+def is_sum(pattern: str) -> bool:
+    """Whether a pattern of `--metric` is a sum."""
+    return PLUS in pattern
+
+
+def _sum_named(name: str) -> Metric:
+    names = [term.strip() for term in name.split(PLUS)]
+    if not all(names):
+        raise UsageError(f"metric {name!r} has an empty term; expected names of times around '+'")
+    terms = []
+    for term in map(metric_named, names):
+        if term.series is None:
+            raise UsageError(f"metric {name!r}: {term.name} is counted; expected a sum of times")
+        terms.append((place_of(term.series), term))
+    if len(set(terms)) < len(terms):
+        raise UsageError(f"metric {name!r} has a term twice; expected each term once")
+    return _sum(tuple(term for _, term in sorted(terms, key=lambda each: each[0])))
+
+
+def _sum(terms: tuple[Metric, ...]) -> Metric:
+    return Metric(
+        name=PLUS.join(term.name for term in terms),
+        unit=terms[0].unit,
+        direction=terms[0].direction,
+        floor=max(term.floor for term in terms),
+        tick=sum(term.tick for term in terms),
+        terms=terms,
+    )
+
+
+def select(names: list[str], patterns: list[str], option: str = "--metric") -> list[str]:
+    """The names that a pattern matches, in their order; all without patterns.
+
+    Args:
+        names: names of the existing metrics.
+        patterns: names, or patterns with `*` and `?`, as `--metric` has them.
+        option: where the patterns are from, for messages.
+
+    Raises:
+        UsageError: for a pattern that matches none.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UsageError(
+                f"{option} {pattern}: no such metric in this comparison; "
+                f"{names_hint(pattern, names)}"
+            )
+    if not patterns:
+        return list(names)
+    return [name for name in names if any(fnmatchcase(name, p) for p in patterns)]

@@ -1,0 +1,108 @@
+"""A result file: all cases of one variant in one run, and where they were measured.
+
+Every noun is immutable, has the unit in its name, and holds nothing derived. Raw samples are kept,
+so that new figures can be computed from old runs. A value that was not
+measured is absent or `None`, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from bt_bench.base.names import Operation as Operation
+from bt_bench.results.run.calibration import Calibration
+from bt_bench.results.run.case import CaseResult, Crash
+from bt_bench.results.run.helpers import Helpers
+from bt_bench.results.run.nouns import Noun
+from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.suites import SuiteInfo
+
+SCHEMA_VERSION: Final = 3
+BASELINE: Final = "baseline"  # the variant that others are compared with
+
+
+class Tool(Noun):
+    """What wrote the file."""
+
+    name: Literal["bt-bench"] = "bt-bench"
+    version: str
+    command: list[str]
+
+
+class Gpu(Noun):
+    """One CUDA device; clocks are those at the time of the reading."""
+
+    index: int
+    name: str
+    uuid: str | None = None
+    capability: str
+    memory_bytes: int
+    multiprocessors: int
+    l2_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttle_reasons: list[str] | None = None
+
+
+class Environment(Noun):
+    """The machine and the software that a result was measured with."""
+
+    device: Literal["cuda", "cpu"]
+    host: str | None = None  # a digest of the host's name and of its boot, which names neither
+    python: str
+    platform: str
+    cpu: str | None
+    cpu_count: int | None
+    cpu_governor: str | None
+    cpu_affinity: int | None
+    torch: str | None
+    cuda: str | None
+    triton: str | None
+    interpreted: bool
+    helpers: Helpers | None = None  # an earlier version did not record them
+    driver: str | None
+    gpu_count: int
+    gpus: list[Gpu]
+    bt_bench: str
+    commit: str | None
+    dirty: bool | None
+
+
+class VariantInfo(Noun):
+    """Which code was measured.
+
+    Args:
+        name: of the variant.
+        summary: the first line of its docstring.
+        source_sha256: digest of its code.
+        native: whether it uses the helpers in C where there are any, as its class says; `None`: its
+            class does not say, or an earlier version did not record it.
+    """
+
+    name: str
+    summary: str
+    source_sha256: str
+    native: bool | None = None
+
+
+class VariantResult(Noun):
+    """One result file: all cases of one variant in one run.
+
+    Schema 2 is read too: it names no suite, and all its results are of the default one.
+    """
+
+    schema_version: Literal[2, 3] = SCHEMA_VERSION
+    run_id: str  # equal ids: measured side by side, in interleaved rounds
+    created: str  # ISO 8601, UTC
+    complete: bool
+    tool: Tool
+    environment: Environment
+    config: str  # the config's name
+    plan: Plan
+    calibration: Calibration | None = None
+    suite: SuiteInfo | None = None
+    variant: VariantInfo
+    crashes: list[Crash] = []
+    cases: list[CaseResult]

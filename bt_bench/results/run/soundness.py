@@ -1,0 +1,266 @@
+"""Finds problems of a result whose values all have the right type.
+
+These are lists that do not fit together, and figures that cannot have been measured or counted.
+Only differences of two times may be negative (`difference_us` of a control, delays of an
+injection). Any time may be zero: `gap_us` of a step with a single operation, device times of steps
+that launch nothing, and a graph slope that noise would have made negative. So zero is allowed, and
+`bt_bench.analysis.compare.estimating` handles it where a ratio is needed. But a value between zero
+and many orders of magnitude below the resolution of any clock is not a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, pairwise
+from operator import lt
+
+import numpy as np
+import numpy.typing as npt
+
+from bt_bench.results.run.calibration import PlainCopies
+from bt_bench.results.run.case import (
+    CaseResult,
+    CompiledKernel,
+    LaunchCensus,
+    Measurement,
+    RoundLog,
+)
+from bt_bench.results.run.nouns import Series
+from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.series import FloatArray
+
+LEAST_TIME_US, MOST_TIME_US = 1e-9, 1e12
+"""A femtosecond, and eleven days: clocks tick by a nanosecond, and no call may take a day."""
+
+MOST_COUNT = 2**53
+"""Larger counts may not be exact in JSON."""
+
+
+def problems(result: VariantResult) -> Iterator[str]:
+    """Problems that types do not catch, each with its JSON path."""
+    yield from header_problems(result, [case.key for case in result.cases])
+    for index, case in enumerate(result.cases):
+        yield from case_problems(f"$.cases[{index}]", case)
+
+
+def header_problems(header: VariantResult, keys: Sequence[str]) -> Iterator[str]:
+    """As `problems`, for all but the cases themselves.
+
+    Args:
+        header: the result; its cases are not looked at.
+        keys: keys of its cases.
+    """
+    yield from _repeated("$.cases", "key", keys)
+    yield from _impossible_calibration(header)
+    for index, line in enumerate(header.calibration.lines if header.calibration else ()):
+        if len(line.reported_us) != len(line.set_us):
+            yield (
+                f"$.calibration.lines[{index}].reported_us has {len(line.reported_us)} lengths; "
+                f"expected {len(line.set_us)}, as set_us has"
+            )
+
+
+def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None) -> Iterator[str]:
+    """As `problems`, for one case.
+
+    Args:
+        path: JSON path of the case.
+        case: the case.
+        samples: `flat_samples` of its measurements, if they are at hand, so that they need not be
+            gathered twice.
+    """
+    expected = f"{case.operation}/{case.case}"
+    if case.key != expected:
+        yield f"{path}.key is {case.key!r}; expected {expected!r}, operation and case"
+    num_steps = case.workload.num_steps
+    if case.launches is not None and len(case.launches.steps) != num_steps:
+        yield (
+            f"{path}.launches.steps has {len(case.launches.steps)} steps; expected {num_steps}, "
+            "as the window has"
+        )
+    yield from _uneven_required_bytes(f"{path}.workload.required_bytes", case)
+    if case.rounds is None and (case.measurements or case.control):
+        yield f"{path}.rounds is missing; expected the log of the rounds that were measured"
+    if case.rounds is not None:
+        yield from _uneven(f"{path}.rounds", case.rounds)
+    taken = flat_samples(case.measurements) if samples is None else samples
+    yield from _unsound_measurements(f"{path}.measurements", case, case.measurements, taken)
+    control = flat_samples(case.control)
+    yield from _unsound_measurements(f"{path}.control", case, case.control, control)
+    for number, spread in enumerate(case.control_spreads):
+        if abs(spread.difference_us) > MOST_TIME_US:
+            place = f"{path}.control_spreads[{number}].difference_us"
+            yield f"{place} is {spread.difference_us:g}; expected {MOST_TIME_US:g} µs at most"
+    yield from _impossible_launches(f"{path}.launches", case.launches)
+    yield from _impossible_kernels(f"{path}.compiled", case.compiled or ())
+
+
+def are_times(samples: FloatArray, axis: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
+    """Whether values are possible times, zero included; along some axes or for all."""
+    possible = (samples >= LEAST_TIME_US) & (samples <= MOST_TIME_US) | (samples == 0)
+    whole: npt.NDArray[np.bool_] = possible.all(axis=axis)
+    return whole
+
+
+def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]:
+    """Each value that no clock can have measured, with its JSON path.
+
+    Args:
+        path: JSON path of the values.
+        values: in µs; `None` where nothing was measured.
+    """
+    for number, value in enumerate(values):
+        if value is not None and value != 0 and not LEAST_TIME_US <= value <= MOST_TIME_US:
+            yield (
+                f"{path}[{number}] is {value:g}, which no clock can have measured; expected 0, or "
+                f"{LEAST_TIME_US:g} to {MOST_TIME_US:g} µs"
+            )
+
+
+def flat_samples(measurements: Sequence[Measurement]) -> FloatArray:
+    """All samples of measurements, one row after another, in µs."""
+    rows = chain.from_iterable(measurement.samples for measurement in measurements)
+    return np.fromiter(chain.from_iterable(rows), np.float64)
+
+
+def _impossible_rows(path: str, rows: Sequence[Sequence[float]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        yield from impossible_times(f"{path}[{number}]", row)
+
+
+def _impossible_calibration(result: VariantResult) -> Iterator[str]:
+    calibration = result.calibration
+    if calibration is None:
+        return
+    for index, figure in enumerate(calibration.figures):
+        yield from impossible_times(f"$.calibration.figures[{index}].samples", figure.samples)
+    for index, line in enumerate(calibration.lines):
+        path = f"$.calibration.lines[{index}]"
+        yield from impossible_times(f"{path}.set_us", line.set_us)
+        yield from _impossible_rows(f"{path}.reported_us", line.reported_us)
+    if calibration.copies is not None:
+        yield from _unsound_copies("$.calibration.copies", calibration.copies)
+
+
+def _unsound_copies(path: str, copies: PlainCopies) -> Iterator[str]:
+    sizes = copies.moved_bytes
+    if len(copies.samples) != len(sizes):
+        yield f"{path}.samples has {len(copies.samples)} lists; expected {len(sizes)}, one per size"
+    if sorted(set(sizes)) != sizes:
+        yield f"{path}.moved_bytes is {sizes}; expected sizes that rise"
+    yield from _impossible_rows(f"{path}.samples", copies.samples)
+
+
+def _uneven_required_bytes(path: str, case: CaseResult) -> Iterator[str]:
+    for operation, required in case.workload.required_bytes.items():
+        for name, values in (("read", required.read), ("written", required.written)):
+            if len(values) != case.workload.num_steps:
+                yield (
+                    f"{path}.{operation}.{name} has {len(values)} values; expected "
+                    f"{case.workload.num_steps}, one for each step of the window"
+                )
+
+
+def _impossible_launches(path: str, launches: LaunchCensus | None) -> Iterator[str]:
+    for step, counts in enumerate(launches.steps if launches else ()):
+        for index, launch in enumerate(counts):
+            if launch.count > MOST_COUNT:
+                yield f"{path}.steps[{step}][{index}].count is above {MOST_COUNT}; expected less"
+
+
+def _impossible_kernels(path: str, compiled: Sequence[CompiledKernel]) -> Iterator[str]:
+    yield from _repeated(path, "name", [kernel.name for kernel in compiled])
+    for index, kernel in enumerate(compiled):
+        for name in ("registers", "spills"):
+            values: list[int | None] = getattr(kernel, name)
+            for number, value in enumerate(values):
+                if value is not None and not 0 <= value <= MOST_COUNT:
+                    place = f"{path}[{index}].{name}[{number}]"
+                    yield f"{place} is not a count; expected a whole number from 0 to {MOST_COUNT}"
+
+
+def _repeated(path: str, key: str, values: Sequence[str]) -> Iterator[str]:
+    if len(set(values)) == len(values):
+        return
+    for value, count in Counter(values).items():
+        if count > 1:
+            yield f"{path} has {key} {str(value)!r} {count} times; expected it once"
+
+
+def _name(series: Series) -> str:
+    return ", ".join((series.quantity, series.method, series.launch_path, series.load, series.l2))
+
+
+def _uneven(path: str, log: RoundLog) -> Iterator[str]:
+    """Lists of the log whose length differs from that of `kind`."""
+    lists: dict[str, Sequence[object]] = {
+        "instance": log.instance,
+        "place": log.place,
+        "seconds": log.seconds,
+        "sm_clock_mhz": log.sm_clock_mhz,
+        "discarded": log.discarded,
+    }
+    for name, values in lists.items():
+        if len(values) != len(log.kind):
+            yield f"{path}.{name} has {len(values)} rounds; expected {len(log.kind)}, as kind has"
+
+
+def _unsound_measurements(
+    path: str, case: CaseResult, measurements: Sequence[Measurement], samples: FloatArray
+) -> Iterator[str]:
+    yield from _repeated(path, "series", [_name(measurement) for measurement in measurements])
+    possible = samples.size == 0 or are_times(samples)  # all at once is many times faster
+    checked: list[int] | None = None  # most measurements have the rounds of the one before
+    for number, measurement in enumerate(measurements):
+        place = f"{path}[{number}]"
+        rounds, rows = measurement.rounds, measurement.samples
+        if not possible:
+            yield from _impossible_rows(f"{place}.samples", rows)
+        if not rows:
+            yield f"{place}.samples has no rounds; expected at least one, or no such measurement"
+        if len(rounds) != len(rows):
+            yield f"{place}.rounds has {len(rounds)} rounds; expected {len(rows)}, as samples has"
+        if rounds != checked:
+            yield from _unsound_rounds(f"{place}.rounds", rounds, case.rounds)
+            checked = rounds
+        yield from _uneven_samples(place, measurement, case.workload.num_steps)
+
+
+def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> Iterator[str]:
+    """Checks that rounds ascend, are in the log, and count."""
+    if _are_sound(rounds, log):
+        return  # as nearly always
+    for index, (before, number) in enumerate(pairwise(rounds), start=1):
+        if number <= before:
+            yield f"{path}[{index}] is {number} after {before}; expected them ascending"
+    if log is None:
+        return
+    discarded, in_log = log.discarded, len(log.discarded)
+    for index, number in enumerate(rounds):
+        if number >= in_log:
+            yield f"{path}[{index}] is {number}; expected one of the {in_log} rounds of the log"
+        elif discarded[number] is not None:
+            yield f"{path}[{index}] is {number}, a discarded round ({discarded[number]})"
+
+
+def _are_sound(rounds: Sequence[int], log: RoundLog | None) -> bool:
+    """The same without a reason, many times faster."""
+    if not all(map(lt, rounds, islice(rounds, 1, None))):
+        return False
+    if log is None or not rounds:
+        return True
+    return rounds[-1] < len(log.discarded) and not any(map(log.discarded.__getitem__, rounds))
+
+
+def _uneven_samples(path: str, measurement: Measurement, num_steps: int) -> Iterator[str]:
+    """Checks that each row of samples is as long as `per` says."""
+    rows = measurement.samples
+    in_steps = measurement.per == "step"
+    expected = num_steps if in_steps else 1
+    if set(map(len, rows)) == {expected}:
+        return  # as nearly always
+    what = f"one for each of the {expected} steps" if in_steps else "one for the whole"
+    for index, row in enumerate(rows):
+        if len(row) != expected:
+            yield f"{path}.samples[{index}] has {len(row)} samples; expected {what} of its window"

@@ -1,0 +1,151 @@
+"""Reads the machine and the software that a run is measured with; changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bt_bench import __version__
+from bt_bench.base import git_command, git_environment
+from bt_bench.base.names import DeviceChoice, DeviceKind, gpu_index
+from bt_bench.results import Environment, Gpu
+from bt_bench.worker.machine.helpers import read_helpers
+from bt_bench.worker.machine.nvml import GpuSensors, nvml_session, quietly
+
+
+def read_environment(
+    device: DeviceKind, package: str = "bt_kernels", choice: DeviceChoice = "auto"
+) -> Environment:
+    """Everything that a reader of a result needs to know about where it came from.
+
+    Args:
+        device: where kernels run.
+        package: of the kernels.
+        choice: how the device was chosen. A GPU that was chosen by its index is the only one that
+            this process sees, and is recorded under that index.
+    """
+    import torch
+
+    first = gpu_index(choice) or 0
+    with nvml_session() as nvml:
+        driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
+        gpus = [_gpu(torch, nvml, index, first + index) for index in range(_gpu_count(torch))]
+    exported = os.environ.get("BT_BENCH_COMMIT")
+    return Environment(
+        device=device,
+        host=_host(),
+        python=platform.python_version(),
+        platform=f"{platform.system()}-{platform.machine()}",
+        cpu=_cpu_name(),
+        cpu_count=os.cpu_count(),
+        cpu_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        cpu_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        triton=_version("triton"),
+        interpreted=device == "cpu",
+        helpers=read_helpers(device, package),
+        driver=driver,
+        gpu_count=len(gpus),
+        gpus=gpus,
+        bt_bench=__version__,
+        # Lets users name the commit of a tree that was exported or copied.
+        commit=exported or _git("rev-parse", "HEAD"),
+        dirty=None if exported else _is_dirty(),
+    )
+
+
+def available_bytes(device: DeviceKind) -> int | None:
+    """Memory available on a device, or `None` if that cannot be told."""
+    if device == "cuda":
+        import torch
+
+        free, _total = torch.cuda.mem_get_info()
+        return int(free)
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _gpu_count(torch: Any) -> int:
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def _gpu(torch: Any, nvml: Any, visible_index: int, index: int) -> Gpu:
+    properties = torch.cuda.get_device_properties(visible_index)
+    sensors = GpuSensors(nvml, properties.uuid)
+    return Gpu(
+        index=index,
+        name=properties.name,
+        uuid=str(properties.uuid) if hasattr(properties, "uuid") else None,
+        capability=f"{properties.major}.{properties.minor}",
+        memory_bytes=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        l2_bytes=getattr(properties, "L2_cache_size", None),
+        sm_clock_mhz=sensors.sm_clock_mhz(),
+        memory_clock_mhz=sensors.memory_clock_mhz(),
+        temperature_c=sensors.temperature_c(),
+        power_w=sensors.power_w(),
+        throttle_reasons=sensors.throttle_reasons(),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpu_name() -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _host() -> str:
+    """Tells machines, and starts of one machine, apart without naming them."""
+    boot = _read("/proc/sys/kernel/random/boot_id") or ""
+    return hashlib.sha256(f"{platform.node()} {boot}".encode()).hexdigest()[:12]
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _is_dirty() -> bool | None:
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return None if status is None else bool(status)
+
+
+def _git(*arguments: str) -> str | None:
+    """Output of git on the checkout that this package runs from, or `None` if there is none."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            git_command(root, *arguments),
+            env=git_environment(root),
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

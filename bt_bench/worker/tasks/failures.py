@@ -1,0 +1,113 @@
+"""Failures of variants, and the reasons that results record for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from bt_bench.protocol import is_of_users_suite
+from bt_bench.results import Reason, ReasonCode
+from bt_bench.variants import text_of
+from bt_bench.worker.isolation.located import first_line, place_of, summary_of
+
+_tell: Callable[[BaseException], None] | None = None
+
+
+def on_failure(tell: Callable[[BaseException], None]) -> None:
+    """Gives each exception that becomes a reason to `tell` as well, from now on."""
+    global _tell
+    _tell = tell
+
+
+class MemoryFaultError(Exception):
+    """A kernel did to memory what it must not; subclasses say what."""
+
+    code: ReasonCode
+
+
+class ArmFailedError(Exception):
+    """A variant raised, and the others cannot go on beside it.
+
+    Args:
+        arm: the variant's name.
+        error: what it raised.
+        where: what was being done.
+    """
+
+    def __init__(self, arm: str, error: BaseException, where: str = "while measured") -> None:
+        super().__init__(f"{arm}: {text_of(error)}")
+        self.arm = arm
+        self.error = error
+        self.where = where
+
+    def reason(self) -> Reason:
+        """Why the arm's case failed."""
+        return reason_of(self.error, self.where)
+
+
+def reason_of(error: BaseException, where: str, device_fault: str | None = None) -> Reason:
+    """The reason for a case in which a variant raised an exception.
+
+    Args:
+        error: the exception.
+        where: what was being done.
+        device_fault: the error of the device, if it can do nothing more.
+    """
+    place = place_of(error)
+    at = f" ({place}{_whose(place.path)})" if place is not None else ""
+    if _tell is not None:
+        _tell(error)
+    if device_fault is not None:
+        return Reason(code=ReasonCode.CRASHED, message=f"{where}: {device_fault}{at}")
+    if is_out_of_memory(error):
+        what = first_line(error) or type(error).__name__
+        return Reason(code=ReasonCode.OUT_OF_MEMORY, message=f"{where}: {what}{at}")
+    if isinstance(error, MemoryFaultError):
+        return Reason(code=error.code, message=f"{where}: {error}{at}")
+    return Reason(code=ReasonCode.RAISED, message=f"{where}: {summary_of(error)}{at}")
+
+
+def _whose(path: Path) -> str:
+    """Says that a file is of the suite itself, if a user's, and not of a variant."""
+    return ", of the suite itself" if is_of_users_suite(path) else ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception, or one that it was raised from, says that memory ran out."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (MemoryError, torch.OutOfMemoryError)):
+            return True
+        # Neither the driver nor torch's CPU allocator has a dedicated exception for it.
+        if isinstance(cause, RuntimeError) and re.search(
+            "out of memory|can't allocate memory", first_line(cause)
+        ):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def is_fatal(error: BaseException, device: torch.device) -> bool:
+    """Whether nothing more should be run in a process after an exception."""
+    return is_out_of_memory(error) or device_fault(device) is not None
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until a device is idle, so that its errors are raised here."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def device_fault(device: torch.device) -> str | None:
+    """The error that makes a device unusable for this process, or `None`.
+
+    An illegal address ends a CUDA context: every call after it fails with the same error.
+    """
+    try:
+        synchronize(device)
+    except RuntimeError as error:
+        return first_line(error)
+    return None

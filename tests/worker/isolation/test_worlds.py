@@ -1,0 +1,237 @@
+"""Several revisions in one process: each has its own modules, paths and caches, and no other's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from support.repositories import write
+
+from bt_bench.protocol import default_suite
+
+METHODS = (*(each.method for each in default_suite().operations), "snapshot", "restore")
+VARIANT = (
+    '"""A variant that nobody runs."""\n{head}\n\nclass Variant:\n'
+    + "".join(f"    def {name}(self): ...\n" for name in METHODS)
+    + "    @staticmethod\n    def says():\n        {body}\n"
+)
+# What a worker does for a gate; each arm is asked three times, in turns.
+WORKER = """\
+import json, sys
+from pathlib import Path
+from bt_bench.base.errors import UsageError
+from bt_bench.variants.catalogue import VariantEntry
+from bt_bench.variants.isolation import Isolation
+from bt_bench.results.run.plan import Plan
+from bt_bench.worker.machine import activity
+from bt_bench.worker.process.main import set_up
+from bt_bench.worker.tasks.messages import ArmSetup, WorkerSetup
+
+top = Path(sys.argv[1])
+SIDES = {"base": "base", "head": "head", "control": "base"}
+
+def arm(side):
+    tree = SIDES[side]
+    other = {"base": "head", "head": "base"}[tree]
+    isolation = Isolation(
+        tree, top / tree, ((other, top / other),), top / "head", top / f"caches-{side}",
+        path=(), package="bt_kernels")
+    entry = VariantEntry("one", "", top / tree / "mine/one.py", shipped=False, package="bt_kernels")
+    return ArmSetup(f"one@{side}", entry, side, isolation)
+
+notes = activity.current()
+try:
+    _, executor, worlds = set_up(
+        WorkerSetup("cpu", tuple(map(arm, sys.argv[2].split(","))), Plan(), watched=True))
+    said = {side: [] for side in SIDES}
+    for turn in range(3):
+        for side in SIDES:
+            with notes.running(f"one@{side}"):
+                said[side].append(executor._classes[f"one@{side}"].says())
+    worlds.refuse()
+    changes = executor._watch.changes()
+except UsageError as error:
+    print(json.dumps({"refused": str(error)}))
+else:
+    print(json.dumps({"said": said, "changes": changes}))
+"""
+
+
+# A worker's process to be forked, since it takes seconds to import what each of them needs.
+FORKED = """\
+import json, os, sys, traceback
+import bt_bench.worker.process.executor, bt_bench.worker.process.main, torch, triton
+for line in sys.stdin:
+    code, arguments, cwd, path = json.loads(line)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writing, 1)
+        os.chdir(cwd)
+        os.environ["PYTHONPATH"] = path
+        sys.path.insert(1, path)
+        sys.argv[1:] = arguments
+        try:
+            exec(code, {"__name__": "__main__"})
+        except BaseException:
+            print(traceback.format_exc(), flush=True)
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as file:
+        said = file.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([code, said]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def fork():
+    """A function that runs a program in a process of its own: its exit code, what it printed."""
+    command = [sys.executable, "-c", FORKED]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+
+        def run(*request):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
+
+
+@pytest.fixture
+def look(tmp_path, fork):
+    """A function that runs a worker with all three arms of a variant and returns what they say."""
+
+    def run(head="", body="return 0", order="base,head,control", **files):
+        for name in ("base", "head"):
+            texts = {
+                "mine/one.py": VARIANT.format(head=head, body=body),
+                "lib/helper.py": f"NAME = {name!r}\ncalls = []\n",
+                "mine/data.json": json.dumps(name),
+            }
+            write(tmp_path / name, texts | {p: t.format(name=name) for p, t in files.items()})
+        tree = str(tmp_path / "head")
+        code, said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
+        assert code == 0, said
+        found = json.loads(said)
+        assert "refused" not in found or "stolen" in body, found
+        return found
+
+    return run
+
+
+THRICE = {"base": ["base"] * 3, "head": ["head"] * 3, "control": ["base"] * 3}
+
+
+@pytest.mark.parametrize("order", ["base,head,control", "head,control,base"])
+@pytest.mark.parametrize("body", ["return helper.NAME", "import helper; return helper.NAME"])
+def test_a_module_of_one_name_is_each_revisions_own(look, body, order):
+    head = "import helper" if not body.startswith("import") else ""
+    found = look(head=head, body=body, order=order)
+    assert found["said"] == THRICE
+    assert found["changes"] == {}
+
+
+def test_no_two_arms_share_a_module(look):
+    """Not even base and control, whose files are the same."""
+    body = "helper.calls.append(1); return len(helper.calls)"
+    assert look(head="import helper", body=body)["said"] == {side: [1, 2, 3] for side in THRICE}
+
+
+def test_a_package_of_one_name_and_a_module_in_it(look):
+    body = "from pack.part import NAME; return NAME"
+    files = {"lib/pack/__init__.py": "", "lib/pack/part.py": "NAME = {name!r}"}
+    assert look(body=body, **files)["said"] == THRICE
+
+
+def test_files_by_relative_paths_and_beside_the_variant(look):
+    body = (
+        "return [Path(p).read_text() for p in "
+        "(Path(__file__).with_name('data.json'), 'mine/data.json')]"
+    )
+    found = look(head="from pathlib import Path", body=body)["said"]
+    assert {side: set(map(tuple, each)) for side, each in found.items()} == {
+        side: {(f'"{tree}"',) * 2} for side, (tree, *_) in THRICE.items()
+    }
+
+
+def test_caches_of_builds_are_three(look):
+    found = look(head="import os", body="return os.environ['TRITON_CACHE_DIR']")["said"]
+    assert len({directory for each in found.values() for directory in each}) == 3
+
+
+def test_a_module_of_the_other_tree_is_refused(look):
+    body = """
+        import importlib.util, sys, os
+        other = {'base': 'head', 'head': 'base'}[os.path.basename(os.getcwd())]
+        path = os.path.join(os.path.dirname(os.getcwd()), other, 'lib/helper.py')
+        spec = importlib.util.spec_from_file_location('stolen', path)
+        sys.modules['stolen'] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.NAME"""
+    refused = look(body=body)["refused"]
+    assert "does not run on its own files: module stolen is" in refused
+
+
+def test_a_head_that_patches_the_base_when_it_is_imported_is_told(look):
+    head = """import gc
+for each in gc.get_objects():
+    if isinstance(each, type) and str(each.__module__).startswith("bt_bench_variants_"):
+        if each.__name__ == "Variant" and "/head/" in __file__:
+            each.snapshot = print"""
+    changes = look(head=head, order="base,control,head")["changes"]
+    (told,) = changes["one@head"]
+    assert "one@base: Variant.snapshot" in told
+    assert "one@control: Variant.snapshot" in told
+
+
+def test_an_operator_of_torch_that_a_revision_registers_is_told(look):
+    head = """import os, torch
+NAME = os.environ["TRITON_CACHE_DIR"].split("/")[-2].replace("-", "_")
+LIBRARY = torch.library.Library(NAME, "FRAGMENT")
+LIBRARY.define("work(int x) -> int")
+LIBRARY.impl("work", lambda x: x + 1, "CompositeExplicitAutograd")"""
+    changes = look(head=head)["changes"]
+    assert all(
+        "operators of torch" in ", ".join(changes[f"one@{side}"]) for side in ("base", "head")
+    )
+
+
+def test_a_module_that_a_revision_makes_by_hand_is_its_own(look):
+    body = """
+        import sys, types
+        if "by_hand" not in sys.modules:
+            sys.modules["by_hand"] = module = types.ModuleType("by_hand")
+            module.owner = __file__.split("/")[-3]
+            module.calls = []
+        sys.modules["by_hand"].calls.append(1)
+        return [sys.modules["by_hand"].owner, len(sys.modules["by_hand"].calls)]"""
+    said = look(body=body)["said"]
+    assert said == {side: [[tree[0], n] for n in (1, 2, 3)] for side, tree in THRICE.items()}
+
+
+def test_the_collector_is_on_while_a_variant_is_imported_and_runs(look):
+    head = "import gc; WAS_ON = gc.isenabled()"
+    said = look(head=head, body="return [WAS_ON, gc.isenabled()]")["said"]
+    assert said == {side: [[True, True]] * 3 for side in THRICE}
+
+
+def test_a_path_that_a_revision_adds_stays_in_its_world(look):
+    head = "import os, sys; sys.path.insert(0, os.path.dirname(__file__))"
+    body = "import near; return near.NAME"
+    assert look(head=head, body=body, **{"mine/near.py": "NAME = {name!r}"})["said"] == THRICE
+
+
+def test_what_a_revision_changes_for_all_is_told_of_it(look):
+    head = "import threading; threading.stack_size(); import torch; torch.set_num_threads(3)"
+    changes = look(head=head)["changes"]
+    assert changes["one@base"] == ["torch (num_threads)"]

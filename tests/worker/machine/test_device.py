@@ -1,0 +1,91 @@
+"""Which device a worker takes, with a torch that sees made-up GPUs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from bt_bench.base.errors import UsageError
+from bt_bench.worker.machine.device import VISIBLE, choose_device
+from bt_bench.worker.machine.environment import read_environment
+
+MACHINE = ["0", "1", "GPU-c"]  # what its GPUs are called in CUDA_VISIBLE_DEVICES
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with three GPUs, of which CUDA shows those that the environment names."""
+
+    def visible():
+        named = os.environ.get(VISIBLE)
+        return MACHINE if named is None else [n for n in named.split(",") if n in MACHINE]
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(visible()))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(visible()))
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setenv(VISIBLE, "unset")  # so that it is put back as it was
+    monkeypatch.delenv(VISIBLE)
+    monkeypatch.setenv("TEARDOWN_CUPTI", "1")
+    return monkeypatch
+
+
+def test_a_gpu_of_an_index_is_the_only_one_that_is_seen(machine):
+    assert choose_device("cuda:1") == "cuda"
+    assert os.environ[VISIBLE] == "1"
+
+
+def test_an_index_counts_what_the_environment_leaves_visible(machine):
+    machine.setenv(VISIBLE, "GPU-c, 0")
+    assert choose_device("cuda:0") == "cuda"
+    assert os.environ[VISIBLE] == "GPU-c"
+
+
+@pytest.mark.parametrize("choice", ["cuda", "auto"])
+def test_without_an_index_nothing_is_hidden(machine, choice):
+    assert choose_device(choice) == "cuda"
+    assert VISIBLE not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("visible", "choice", "told"),
+    [
+        (None, "cuda:3", "device cuda:3: there is no GPU of this index; expected cuda:0 to cuda:2"),
+        ("1", "cuda:1", "among those that CUDA_VISIBLE_DEVICES=1 leaves visible; expected cuda:0,"),
+        ("1,7", "cuda:1", "that CUDA_VISIBLE_DEVICES=1,7 leaves visible; expected cuda:0,"),
+    ],
+)
+def test_an_index_that_no_gpu_has_is_refused_with_those_that_there_are(
+    machine, visible, choice, told
+):
+    if visible is not None:
+        machine.setenv(VISIBLE, visible)
+    with pytest.raises(UsageError) as refused:
+        choose_device(choice)
+    assert told in str(refused.value)
+    assert os.environ.get(VISIBLE) == visible
+
+
+@pytest.mark.parametrize("visible", [None, "", "7"])
+def test_an_index_without_any_gpu_says_what_is_missing(machine, visible):
+    machine.setattr(torch.cuda, "is_available", lambda: False)
+    machine.setattr(torch.cuda, "device_count", lambda: 0)
+    if visible is not None:
+        machine.setenv(VISIBLE, visible)
+    with pytest.raises(UsageError, match="no GPU to run on: torch sees no CUDA device"):
+        choose_device("cuda:1")
+
+
+def test_a_gpu_is_recorded_under_the_index_that_it_was_chosen_by(machine):
+    class Properties:
+        name, uuid, major, minor = "made up", "x", 9, 0
+        total_memory, multi_processor_count = 1, 1
+
+    asked = []
+    machine.setattr(torch.cuda, "get_device_properties", lambda i: asked.append(i) or Properties)
+    kind = choose_device("cuda:1")
+    environment = read_environment(kind, choice="cuda:1")
+    assert [(gpu.index, gpu.name) for gpu in environment.gpus] == [(1, "made up")]
+    assert set(asked) == {0}
