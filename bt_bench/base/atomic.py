@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Hashable, Iterator
@@ -166,7 +165,7 @@ def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
     A killed process may leave a hidden `.<name>.….tmp` behind, which is never read.
     """
     temporary = path.with_name(
-        f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+        f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}"
     )
     try:
         with temporary.open("xb") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +69,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def compact_json(value: object) -> str:
+    import json  # not above: `--help` imports this module
+
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 
 from bt_bench.base.own_files import lock
 
 _PREFIX, _FOLDER, _LOCK = "bt-bench-", ".d", ".lock"
+
+
+def _temporary() -> Path:
+    """Return the folder of temporary files."""
+    import tempfile  # not above: `--help` imports this module, and that one takes milliseconds
+
+    return Path(tempfile.gettempdir()).resolve()
 
 
 @contextmanager
@@ -32,8 +37,8 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         OSError: if it cannot be made.
     """
     clear_away()
-    stem = f"{_PREFIX}{purpose}-{token_hex(6)}"
-    path = Path(tempfile.gettempdir()).resolve() / f"{stem}{_FOLDER}"
+    stem = f"{_PREFIX}{purpose}-{os.urandom(6).hex()}"
+    path = _temporary() / f"{stem}{_FOLDER}"
     lock_path = path.with_suffix(_LOCK)
     # The lock first, so that nobody who cleans up meanwhile takes the folder for abandoned.
     number = lock(lock_path)
@@ -48,7 +53,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 def clear_away() -> None:
     """Removes the folders whose owners are gone; what cannot be removed stays."""
-    for lock_path in Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*{_LOCK}"):
+    for lock_path in _temporary().glob(f"{_PREFIX}*{_LOCK}"):
         with suppress(OSError):  # it is locked by a living owner, or belongs to another user
             if lock_path.lstat().st_uid == os.geteuid():
                 _clear_away(lock_path)

@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_quantity_is_one_row(sources: Path, in_copy: Run, folder: Path) -> None:
     (row,) = ROW.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    nouns = sources / "bt_bench" / "results" / "nouns.py"
+    nouns = sources / "bt_bench" / "results" / "run" / "nouns.py"
     text = nouns.read_text(encoding="utf-8")
     end = "\n    traits: Traits\n"
     assert text.count(end) == 1

@@ -16,7 +16,7 @@ from bt_bench.suites.block_tables.workloads import conformance_workloads
 from bt_bench.suites.block_tables.workloads.kinds import find_kinds
 
 if TYPE_CHECKING:
-    from bt_bench.report import Document
+    from bt_bench.base import Document
     from bt_bench.suites.block_tables.driver import TableDriver
     from bt_bench.suites.block_tables.workloads import Workload, WorkloadParameters
 
