@@ -1,8 +1,8 @@
 """Variants written by people who had not read the checker: wrong ones are found, right ones pass.
 
-Each wrong one says in its docstring, or at the top of its patch, what is wrong and how it shows;
-`demos*.py` beside it show that it does. `found.json` of a set has what finds each, by `bt-bench
-check` and by `--deep`; `python benchmarks/unseen.py SET` writes it anew.
+The docstring of each wrong one, or the top of its patch, has its fault and the calls that show it.
+`found.json` of a set has the scenario that finds each, by `bt-bench check` and by `--deep`; `python
+benchmarks/unseen.py SET` writes it anew.
 
 - `first/` was written before variants were explored, and the scenarios were widened by what they
   missed of it; `second/` after that, and they were widened by what they missed of it, too.
