@@ -124,6 +124,7 @@ def test_torch_operations_are_counted_and_views_are_not():
 
     work = workload(1)
     arm = Arm("copying", Copying, work, torch.device("cpu"))
+    another_test_did = "torch._dynamo" in sys.modules
     census = count_launches(arm, inputs_on(torch.device("cpu"), work), ops.APPLY)
     assert {(launch.kind, launch.name, launch.count) for launch in census.steps[0]} == {
         ("kernel", "apply_writes_kernel", 1),
@@ -132,7 +133,7 @@ def test_torch_operations_are_counted_and_views_are_not():
         ("torch_op", "clone", 1),
     }
     # torch imports all of it, which takes seconds, for a mode that does not say that it may not.
-    assert "torch._dynamo" not in sys.modules
+    assert another_test_did or "torch._dynamo" not in sys.modules
 
 
 def test_a_plan_without_profiled_rounds_starts_no_profiler(monkeypatch):
