@@ -9,7 +9,7 @@ PY ?= $(VENV)/bin/python
 PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check
 # Sizes on Linux x86-64, with torch of constraints.txt.
 DOWNLOADS := downloads about 0.5 GB with a CPU build of torch, 2.8 GB with that of PyPI
-SOURCES := bt_bench kernels tests benchmarks
+SOURCES := bt_bench kernels tests studies
 
 # In a folder that a gate passes over, or no two trees of this project would be equal.
 STATE := $(VENV)/share/bt-bench
@@ -29,7 +29,7 @@ WORKERS ?= logical
 GPU_WORKERS ?= 12
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
-STATIC := $(PY) -m bt_bench gate --config benchmarks/static.yaml --static
+STATIC := $(PY) -m bt_bench gate --config studies/static.yaml --static
 
 .PHONY: help sweep test test-slow test-gpu check release-check readme readme-check screens format format-check lint types contracts bench \
 	gate-static census sanitize clean
@@ -67,16 +67,16 @@ check:
 	@$(MAKE) test
 
 release-check: check
-	$(PY) benchmarks/readme.py --fresh
+	$(PY) studies/readme.py --fresh
 
 readme: $(DEV_READY)
-	$(PY) benchmarks/readme.py
+	$(PY) studies/readme.py
 
 readme-check: $(DEV_READY)
-	$(PY) benchmarks/readme.py --check
+	$(PY) studies/readme.py --check
 
 screens: $(DEV_READY)
-	$(PY) benchmarks/screens.py
+	$(PY) studies/screens.py
 
 format: $(DEV_READY)
 	$(PY) -m ruff format $(SOURCES)
@@ -106,10 +106,10 @@ census: $(DEV_READY)
 	$(STATIC) --save reports/static/census.json
 
 sanitize: $(DEV_READY)
-	$(PY) benchmarks/sanitize.py --out reports/sanitize
+	$(PY) studies/sanitize.py --out reports/sanitize
 
 bench: $(DEV_READY)
-	$(PY) benchmarks/bench.py
+	$(PY) studies/bench.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

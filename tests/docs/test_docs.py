@@ -181,7 +181,7 @@ def test_comments_of_blocks_have_one_form():
     for path in DOCS:
         known = [block.comment for block in blocks(path) if block.comment]
         found = re.findall(r"<!--.*?-->", text_of(path), re.DOTALL)
-        # Tables that a command writes; tests/benchmarks/test_readme.py looks at these.
+        # Tables that a command writes; tests/studies/test_readme.py looks at these.
         known += [
             each for each in found if re.fullmatch(r"<!-- (figures: .*|end of figures) -->", each)
         ]
@@ -343,7 +343,7 @@ def test_every_room_is_on_the_map():
 
 def test_every_file_that_the_documentation_names_is_there():
     for path in DOCS:
-        for name in re.findall(r"`((?:bt_bench|kernels|benchmarks|tests)/[\w/.]+)`", text_of(path)):
+        for name in re.findall(r"`((?:bt_bench|kernels|studies|tests)/[\w/.]+)`", text_of(path)):
             assert (ROOT / name).exists(), (path.name, name)
     rooms = "cli|runs|worker|report|analysis|config|workloads|variants|results"
     for name in re.findall(rf"`((?:{rooms})/[\w/.]+)`", page("architecture.md")):

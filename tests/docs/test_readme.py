@@ -26,7 +26,8 @@ def test_what_is_said_of_simulated_runs_is_what_was_simulated():
     path = ROOT / "reports/compare-rates/compare-rates.json"
     found = json.loads(path.read_text(encoding="utf-8"))["noises"]
     prose = " ".join(PAGE.split())
-    assert f"In {sum(noise['runs'] for noise in found):,} simulated runs of equal code none was" in prose
+    runs = sum(noise["runs"] for noise in found)
+    assert f"In {runs:,} simulated runs of equal code none was" in prose
     assert sum(false["runs"] for noise in found for false in noise["false"]) == 0
     for slowdown in (0.07, 0.1):
         rates = [

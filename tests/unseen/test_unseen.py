@@ -2,7 +2,7 @@
 
 The docstring of each wrong one, or the top of its patch, has its fault and the calls that show it.
 `found.json` of a set has the scenario that finds each, by `bt-bench check` and by `--deep`; `python
-benchmarks/unseen.py SET` writes it anew.
+studies/unseen.py SET` writes it anew.
 
 - `first/` was written before variants were explored, and the scenarios were widened by what they
   missed of it; `second/` after that, and they were widened by what they missed of it, too.
@@ -23,7 +23,7 @@ import pytest
 from support.planted import plant
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
+sys.path.insert(0, str(HERE.parents[1] / "studies"))
 
 from unseen import check, names_in, replaying  # noqa: E402
 

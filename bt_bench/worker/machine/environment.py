@@ -1,4 +1,4 @@
-"""Reads the machine and the software that a run is measured with; changes nothing."""
+"""The machine and the software of a run, read without changing anything."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import bt_bench
 from bt_bench import __version__
 from bt_bench.base import git_command, git_environment
 from bt_bench.base.names import DeviceChoice, DeviceKind, gpu_index
@@ -21,11 +22,11 @@ from bt_bench.worker.machine.nvml import GpuSensors, nvml_session, quietly
 def read_environment(
     device: DeviceKind, package: str = "bt_kernels", choice: DeviceChoice = "auto"
 ) -> Environment:
-    """Everything that a reader of a result needs to know about where it came from.
+    """Return everything that a reader of a result needs to know about its origin.
 
     Args:
         device: where kernels run.
-        package: of the kernels.
+        package: the kernels' package.
         choice: how the device was chosen. A GPU that was chosen by its index is the only one that
             this process sees, and is recorded under that index.
     """
@@ -54,14 +55,14 @@ def read_environment(
         gpu_count=len(gpus),
         gpus=gpus,
         bt_bench=__version__,
-        # Lets users name the commit of a tree that was exported or copied.
+        # Users can name the commit of a tree that was exported or copied.
         commit=exported or _git("rev-parse", "HEAD"),
         dirty=None if exported else _is_dirty(),
     )
 
 
 def available_bytes(device: DeviceKind) -> int | None:
-    """Memory available on a device, or `None` if that cannot be told."""
+    """Return the memory available on a device, or `None` if unknown."""
     if device == "cuda":
         import torch
 
@@ -108,7 +109,7 @@ def _cpu_name() -> str | None:
 
 
 def _host() -> str:
-    """Tells machines, and starts of one machine, apart without naming them."""
+    """Return a hash that differs by machine, and by boot of one machine, without naming them."""
     boot = _read("/proc/sys/kernel/random/boot_id") or ""
     return hashlib.sha256(f"{platform.node()} {boot}".encode()).hexdigest()[:12]
 
@@ -133,8 +134,8 @@ def _is_dirty() -> bool | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """Output of git on the checkout that this package runs from, or `None` if there is none."""
-    root = Path(__file__).resolve().parents[2]
+    """Return git's output for the checkout that this package runs from, or `None` without one."""
+    root = Path(bt_bench.__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     try:

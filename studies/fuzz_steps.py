@@ -1,11 +1,11 @@
 """Compare random steps with an oracle in plain torch, on a GPU or in Triton's interpreter.
 
-    python benchmarks/fuzz_steps.py --steps 50000 --processes 8 --out reports/h100/fuzz
+    python studies/fuzz_steps.py --steps 50000 --processes 8 --out reports/h100/fuzz
 
 A session is some sixty steps on one object: eager, captured and replayed ones, single operations;
 1 to 8 groups, up to 1,024 rows and 16,384 tokens, all kinds of lengths, dummies, rows that occur
 twice or do not exist, windows, context parallelism, buffers of the caller. All buffers are random
-before a step, and are compared as a whole after it (`benchmarks/fuzz/`). Ends with 1 if anything
+before a step, and are compared as a whole after it (`studies/fuzz/`). Ends with 1 if anything
 differs, and prints the command that repeats the session.
 """
 

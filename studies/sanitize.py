@@ -1,10 +1,10 @@
 """Runs NVIDIA's compute-sanitizer over the kernels; needs a GPU and `compute-sanitizer`.
 
-    python benchmarks/sanitize.py --out reports/sanitize
+    python studies/sanitize.py --out reports/sanitize
 
 Two tools, memcheck (accesses outside of any allocation) and initcheck (reads of memory that
 nothing has written), each over the tests that are marked `sanitize`, which must be clean, and over
-a planted error (`benchmarks/planted.py`), which must be found. The tests are dealt out to several
+a planted error (`studies/planted.py`), which must be found. The tests are dealt out to several
 processes, and all run side by side: most of their time is Python's and the tool's. Writes what the
 tools said to `--out`, and ends with 1 if one of them ended as it must not.
 """
@@ -54,7 +54,7 @@ def main() -> int:
                 (f"part {n} of {len(parts)} of {len(tests)} tests", [*PYTEST, *part], 0)
                 for n, part in enumerate(parts, start=1)
             ),
-            ("planted error", ["benchmarks/planted.py", tool], FOUND),
+            ("planted error", ["studies/planted.py", tool], FOUND),
         )
     ]
     found: dict[int, list[str]] = {}

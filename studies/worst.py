@@ -1,8 +1,8 @@
 """Looks for the steps in which a variant is worst, beside vLLM and the other shipped variants.
 
-    python benchmarks/worst.py --vllm-source DIR --out worst
-    python benchmarks/worst.py --vllm-source DIR --out worst --shard 1/4 --seconds 500
-    python benchmarks/worst.py --out worst --render
+    python studies/worst.py --vllm-source DIR --out worst
+    python studies/worst.py --vllm-source DIR --out worst --shard 1/4 --seconds 500
+    python studies/worst.py --out worst --render
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). Sweeps the stock config `shapes`, and all
 other stock configs but `quick`, with few rounds a case: some 440 cases, for which it says on stderr

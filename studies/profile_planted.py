@@ -1,6 +1,6 @@
 """Plants four defects in the shipped kernels, and sees whether `bt-bench profile` names each.
 
-    python benchmarks/profile_planted.py --out DIR [--only NAME...]
+    python studies/profile_planted.py --out DIR [--only NAME...]
 
 A kernel changed so that it spills, one with an extra dependent load, a step with an extra copy, and
 one whose host path sleeps 5 µs. `fused` is profiled as it is shipped, and again with each defect,

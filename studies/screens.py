@@ -1,7 +1,7 @@
 """Draws the screens that the documentation shows, as SVG, into `docs/pictures/`.
 
-    python benchmarks/screens.py            # all; this runs the config of `make sweep`
-    python benchmarks/screens.py --origin   # only those of a committed run, the same every time
+    python studies/screens.py            # all; this runs the config of `make sweep`
+    python studies/screens.py --origin   # only those of a committed run, the same every time
 
 Each is drawn at 80 columns, and at 120 into a file whose name ends so:
 

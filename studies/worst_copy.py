@@ -1,6 +1,6 @@
 """Time plain copies on the device, in µs by bytes: the bound that no step can beat.
 
-    python benchmarks/worst_copy.py --out copy.json
+    python studies/worst_copy.py --out copy.json
 
 A step that must read r bytes and write w is set against `destination.copy_(source)` of (r + w) / 2
 bytes, which reads and writes as many in all. Times are those of the copy's device operations by the

@@ -1,4 +1,4 @@
-"""`benchmarks/gate_rates.py` counts what it says, and can fail."""
+"""`studies/gate_rates.py` counts what it says, and can fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from bt_bench.runs.selfcheck.rates import Rate
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "gate_rates.py"
+PATH = Path(__file__).parents[2] / "studies" / "gate_rates.py"
 GOOD = {
     "red": Rate(10, 1000),
     "at margin": Rate(9, 1000),

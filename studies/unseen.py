@@ -1,6 +1,6 @@
 """Finds the scenario that finds each unseen wrong variant; writes `SET/found.json`.
 
-    python benchmarks/unseen.py SET [NAME...] [--deep] [--workers N]
+    python studies/unseen.py SET [NAME...] [--deep] [--workers N]
 
 First it tries what has found each before. If that finds it no more, it checks the variant as
 `bt-bench check` does by default, or as `--deep` does: its workloads, and then a fixed number of

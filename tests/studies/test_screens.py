@@ -1,4 +1,4 @@
-"""`benchmarks/screens.py` draws what the commands print, the same wherever it is drawn."""
+"""`studies/screens.py` draws what the commands print, the same wherever it is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 @pytest.fixture
 def screens(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
     yield importlib.import_module("screens")
     del sys.modules["screens"]
 

@@ -1,6 +1,6 @@
 """Host time of a step by the call depth at which it is made, with room for calls and without.
 
-    python benchmarks/call_depth.py
+    python studies/call_depth.py
 
 Needs a GPU. A step has no writes; times are medians of 60 calls, in µs. What is printed is the
 table of reports/h200/call-depth/call-depth.txt.

@@ -1,6 +1,6 @@
 """What NVTX ranges cost the host, with no tool attached unless one is.
 
-    python benchmarks/nvtx_cost.py
+    python studies/nvtx_cost.py
 
 Needs no GPU. Figures are in ns per sample of a sweep: the best of 20 batches, less an empty loop.
 None of it lies in what is timed.

@@ -1,6 +1,6 @@
-"""Errors that `benchmarks/sanitize.py` must find: the shipped gather, told something wrong.
+"""Errors that `studies/sanitize.py` must find: the shipped gather, told something wrong.
 
-compute-sanitizer --tool memcheck python benchmarks/planted.py memcheck
+compute-sanitizer --tool memcheck python studies/planted.py memcheck
 """
 
 from __future__ import annotations

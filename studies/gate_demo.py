@@ -1,6 +1,6 @@
 """Three kinds of real gates, several times each, and what they concluded; needs a GPU.
 
-    python benchmarks/gate_demo.py --out gates
+    python studies/gate_demo.py --out gates
 
 In a git repository of their own, with the kernels of this checkout: equal code (timed all the
 same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 µs; and

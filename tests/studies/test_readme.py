@@ -20,7 +20,7 @@ REPORTS = ROOT / "reports"
 
 @pytest.fixture
 def readme(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
     yield importlib.import_module("readme")
     del sys.modules["readme"]
 

@@ -1,4 +1,4 @@
-"""`benchmarks/worst.py` says what the results say, and continues what was begun."""
+"""`studies/worst.py` says what the results say, and continues what was begun."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bt_bench.results.run.calibration import PlainCopies
 from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
 from bt_bench.suites.block_tables import operations as ops
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "studies"
 MODULES = (
     *("worst_copy", "worst_arms", "worst_runs", "worst_figures", "worst_aims", "worst_text"),
     "worst_picture",

@@ -1,6 +1,6 @@
 """How often `bt-bench compare` errs, on simulated runs of known noise.
 
-    python benchmarks/compare_rates.py --out reports/compare-rates
+    python studies/compare_rates.py --out reports/compare-rates
 
 Each run has ten cases of two arms and a control copy, with the two primary metrics of a step and
 four exploratory ones. Unchanged, every `SLOWER` or `FASTER` is false. Then one primary figure is
@@ -351,7 +351,7 @@ def page(found: dict[Noise, Counts]) -> Document:
         ),
     )
     lead = (
-        f"{runs:,} simulated runs of each kind of noise, by python benchmarks/compare_rates.py: "
+        f"{runs:,} simulated runs of each kind of noise, by python studies/compare_rates.py: "
         f"{CASES} cases with {ROUNDS} rounds of {INSTANCES} instances, two primary metrics and "
         f"{len(METRICS) - 2} exploratory ones, and a control. In brackets: intervals at 95 %."
     )

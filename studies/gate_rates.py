@@ -1,10 +1,10 @@
 """How often the gate errs, and what it finds, beside rules that other tools use on the same data.
 
-    python benchmarks/gate_rates.py --out reports/gate-rates
-    python benchmarks/gate_rates.py --recording recording.json --out reports/h200/gate-rates
+    python studies/gate_rates.py --out reports/gate-rates
+    python studies/gate_rates.py --recording recording.json --out reports/h200/gate-rates
 
 Each run draws the rounds of a gate of 60 figures of equal code: from made-up machines with four
-kinds of noise (`benchmarks/synthetic.py` has their sizes), or from a recording. They go through the
+kinds of noise (`studies/synthetic.py` has their sizes), or from a recording. They go through the
 whole gate as they are, and with one figure slowed. Writes `gate-rates.json` and `gate-rates.md`;
 ends with 1 if a rate misses what the gate promises.
 """

@@ -1,6 +1,6 @@
 """Why the gate's statistics are as they are: what other choices would find, and how often they err.
 
-    python benchmarks/gate_design.py --out reports/gate-rates
+    python studies/gate_design.py --out reports/gate-rates
 
 One figure of a gate of 60 whose arms share a process, in many simulated gates of two looks. It
 works on arrays, without the gate's own code, and so also checks that code; `gate_rates.py` runs the

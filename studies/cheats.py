@@ -1,6 +1,6 @@
 """Runs variants that fake their time, with all defences and then without the one that catches each.
 
-    python benchmarks/cheats.py [NAME...] [--out cheats.json] [--jobs N]
+    python studies/cheats.py [NAME...] [--out cheats.json] [--jobs N]
 
 Each is swept and checked. With all defences one of the two has to reject it; without those that
 `tests/cheats/caught.json` names for it, both have to pass. Most fake times of a GPU, and do nothing

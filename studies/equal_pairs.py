@@ -1,6 +1,6 @@
 """Compares pairs of runs of equal code, as they are and with a slowdown planted in one figure.
 
-    python benchmarks/equal_pairs.py RUNS --out reports/equal-pairs
+    python studies/equal_pairs.py RUNS --out reports/equal-pairs
 
 RUNS has the folders of runs of equal code by `bt-bench sweep`. In the order of their names, the
 first is compared with the second, the third with the fourth, and so on; those of a pair are made

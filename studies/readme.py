@@ -1,8 +1,8 @@
 """Writes the figures of docs/ from the result folders that they are of.
 
-    python benchmarks/readme.py            # writes the tables, and says what has changed since
-    python benchmarks/readme.py --check    # writes nothing; ends with 1 if a table is another one
-    python benchmarks/readme.py --fresh    # as --check, and also if variants have changed since
+    python studies/readme.py            # writes the tables, and says what has changed since
+    python studies/readme.py --check    # writes nothing; ends with 1 if a table is another one
+    python studies/readme.py --fresh    # as --check, and also if variants have changed since
 
 `worst/` keeps no runs: its `worst.json` says what they were of.
 
@@ -105,7 +105,7 @@ TABLES: Mapping[str, Figures] = {
         "## The aims",
         _worst,
         ("", "best", "median", "worst", "worst case", "cases"),
-        "python benchmarks/worst.py (docs/one-launch.md)",
+        "python studies/worst.py (docs/one-launch.md)",
     ),
     "cases by kind": Figures(
         "h100/worst",
@@ -120,7 +120,7 @@ TABLES: Mapping[str, Figures] = {
             "device, µs",
             "times less than vLLM",
         ),
-        "python benchmarks/worst.py (docs/one-launch.md)",
+        "python studies/worst.py (docs/one-launch.md)",
     ),
     "a whole step by events": Figures(
         "h100/origin",
@@ -168,7 +168,7 @@ def main() -> int:
             names = ", ".join(_differing(text, wanted))
             print(
                 f"{page.name}: these tables are not those of their folders: {names}; write them "
-                "by python benchmarks/readme.py",
+                "by python studies/readme.py",
                 file=sys.stderr,
             )
     return int(differs or (args.fresh and changed))

@@ -1,6 +1,6 @@
 """Resident memory of a sweep over many cases: of the process that stores, and of its worker.
 
-    python benchmarks/memory.py --cases 1000
+    python studies/memory.py --cases 1000
 
 Sweeps that many tiny workloads (one case each, with a seed of its own) and samples both processes
 while they run. Prints the memory at every tenth of the cases. Ends with 1 if either grew by more
