@@ -1,4 +1,4 @@
-"""Decide whether all results of some cases are right, and how exactly they were compared."""
+"""The agreement of cases' results with the reference, exact or within tolerances."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from bt_bench.results import CheckReport, Status
 
 
 class Agreement(StrEnum):
-    """Name how results agree with the reference's, as sentences put it."""
+    """The agreement of results with the reference, as sentences word it."""
 
     EXACT = "bit for bit"
     TOLERANT = "within the suite's tolerances"
 
 
 class Checked(Protocol):
-    """Hold how a case ended, and its check."""
+    """A case with its status and its check."""
 
     @property
     def status(self) -> Status:
-        """Return how it ended."""
+        """Return the case's status."""
         ...
 
     @property
     def check(self) -> CheckReport | None:
-        """Return what was compared with the reference; `None` if that is not known."""
+        """Return the report on the comparison with the reference; `None` if it is unknown."""
         ...
 
 
 def agreement(cases: Iterable[Checked]) -> Agreement | None:
-    """Return how the results of all cases agree with the reference's; `None` if not all do.
+    """Return how the results of all cases agree with the reference; `None` unless all do.
 
     Results that were compared by an opponent's own definitions do not count as equal.
 

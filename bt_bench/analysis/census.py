@@ -1,4 +1,4 @@
-"""Compares two static censuses; their figures are exact, so no statistics are needed."""
+"""The comparison of two static censuses: their figures are exact, so it needs no statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bt_bench.results import (
 )
 
 ALL_CASES = "(all cases)"
-"""Stands in place of a case for counts over all cases; no real case can have this name."""
+"""The name in place of a case for counts over all cases; no real case can have it."""
 
 _Place = tuple[Operation, str]
 _PerTarget = dict[str, OperationCensus]
@@ -46,10 +46,10 @@ class _Sides:
 def judge_static(
     base: StaticCensus, head: StaticCensus, base_label: str = "base", head_label: str = "head"
 ) -> Judged:
-    """Judges what changed from one census to another: more is `SLOWER`, less is `FASTER`.
+    """Judge the changes from one census to another: more is `SLOWER`, less is `FASTER`.
 
     A figure that changed differently for different targets has a metric for each, such as
-    `registers/sm_90`. A binary that changed without changing a figure is reported as a fact and
+    `registers/sm_90`. If a binary changed without changing a figure, this is reported as a fact and
     gets no verdict.
 
     Raises:
@@ -77,11 +77,11 @@ def judge_static(
 def equal_launches(
     base: StaticCensus, head: StaticCensus, variant: str, case: str, operation: Operation
 ) -> bool:
-    """Whether both launch the same binaries in the same order, on the same data.
+    """Return whether both launch the same binaries in the same order, on the same data.
 
-    Grids, integers and the contents of all tensors given are the same; addresses in
-    them are compared only by which of them are equal. Kernels do not run here, so it goes unseen
-    if one kernel would compute other inputs for the next.
+    Grids, integers and the contents of all given tensors are the same; addresses in them are
+    compared only by which of them are equal. The kernels do not run here, so a kernel that would
+    compute other inputs for the next one goes unnoticed.
     """
     sequences = [_sequences(census, variant, case, operation) for census in (base, head)]
     known = bool(sequences[0]) and None not in sequences[0].values()
@@ -89,7 +89,7 @@ def equal_launches(
 
 
 def equal_host_code(base: StaticCensus, head: StaticCensus, variant: str) -> bool:
-    """Whether a variant has the same code in both, apart from comments, docstrings and layout."""
+    """Return whether a variant's code is equal in both, up to comments, docstrings and layout."""
     before, after = base.variant(variant), head.variant(variant)
     return before is not None and after is not None and before.host_code == after.host_code
 
@@ -97,7 +97,7 @@ def equal_host_code(base: StaticCensus, head: StaticCensus, variant: str) -> boo
 def _sequences(
     census: StaticCensus, variant: str, case: str, operation: Operation
 ) -> dict[str, str | None]:
-    """The digest of the launch sequence by target; empty if the census lacks the operation."""
+    """Return digests of the launch sequence by target; empty if the census lacks the operation."""
     found = census.variant(variant)
     places = {} if found is None else _places(found)
     return {target: of.sequence for target, of in places.get((operation, case), {}).items()}
@@ -106,7 +106,7 @@ def _sequences(
 def refuse_differences(
     base: StaticCensus, head: StaticCensus, base_label: str, head_label: str
 ) -> None:
-    """Refuses to compare what was not compiled alike, or for other workloads.
+    """Refuse to compare censuses that were compiled differently, or for different workloads.
 
     Raises:
         NotComparableError: when toolchains, suites or workloads of one name differ.
@@ -196,7 +196,7 @@ def _failure(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
 
 
 def _idle(sides: _Sides, base: _PerTarget, head: _PerTarget) -> str | None:
-    """That the head launches nothing where the base does; that is not less work, but none."""
+    """Explain a head that launches nothing where the base does: its work is not less, but gone."""
     for target, before in base.items():
         if per_step(before) and not per_step(head[target]):
             return (
@@ -220,7 +220,7 @@ def _judged_place(
 
 
 def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, Figure]:
-    """Kernel variants compiled for any of the cases, as a server that meets all of them would."""
+    """Count the kernel variants for any of the cases, as for a server that meets all of them."""
     return {
         target: Figure(
             len({kernel for case in base for kernel in case[target].kernels}),
@@ -234,7 +234,7 @@ def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, F
 def _judgements(
     sides: _Sides, place: _Place, metric: str, figures: Mapping[str, Figure]
 ) -> Iterator[Judgement]:
-    """One judgement for all targets if all changed alike or not at all, else one per target."""
+    """Yield one judgement for all targets if they changed alike or not at all, else one each."""
     unchanged = not any(figure.change for figure in figures.values())
     if unchanged or len(set(figures.values())) == 1:
         figures = {"": max(figures.values(), key=lambda figure: figure.base)}
@@ -256,7 +256,7 @@ def _missing(sides: _Sides, place: _Place, in_base: bool) -> Judgement:
 
 
 def missing_from_config(operation: Operation, case: str, variant: str, judged: Judged) -> Judgement:
-    """The judgement `MISSING` for an operation of a case that only the base's config has."""
+    """Return the judgement `MISSING` for an operation of a case that only the base's config has."""
     return settled(
         Entry(
             operation,
@@ -274,7 +274,7 @@ def _entry(sides: _Sides, place: _Place, metric: Metric, outcome: Settled) -> En
 
 
 def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
-    """Per variant, whether code, binaries and launches changed: what the figures do not show."""
+    """Report per variant whether code, binaries and launches changed, which no figure shows."""
     for name in _names(base, head):
         before, after = base.variant(name), head.variant(name)
         if before is not None and after is not None:
@@ -291,7 +291,7 @@ def _facts(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
 
 
 def _not_run(base: StaticCensus, head: StaticCensus) -> Iterator[str]:
-    """Cases that a variant runs in neither census, since it lacks what they need."""
+    """Report the cases that a variant runs in neither census, since it lacks a needed feature."""
     shared = {case.name for case in base.cases} & {case.name for case in head.cases}
     for name in _names(base, head):
         sides = base.variant(name), head.variant(name)
@@ -319,7 +319,7 @@ def _changed_binaries(before: VariantCensus, after: VariantCensus) -> str:
 def _binaries(
     variant: VariantCensus, places: Collection[_Place]
 ) -> dict[tuple[str, str], set[str]]:
-    """Digests of the binaries launched for some cases and operations, by kernel and target."""
+    """Return digests of the binaries launched for the given places, by kernel and target."""
     ids = {
         kernel
         for operation in variant.operations

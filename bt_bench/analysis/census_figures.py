@@ -17,7 +17,7 @@ class Figure:
     Args:
         base: value of the base.
         head: value of the head, which is judged.
-        what: what the number counts, such as `per step`.
+        what: the unit that the number counts in, such as `per step`.
     """
 
     base: float
@@ -26,12 +26,12 @@ class Figure:
 
     @property
     def change(self) -> float:
-        """By how much it grew."""
+        """Return the growth from base to head."""
         return self.head - self.base
 
     @property
     def detail(self) -> str:
-        """The change in words, such as `5 per step, was 3`."""
+        """Return the change in words, such as `5 per step, was 3`."""
         if not self.change:
             return self.what
         return f"{self.head:g} {self.what}, was {self.base:g}"
@@ -51,7 +51,7 @@ def taken(variant: VariantCensus, operation: OperationCensus) -> Taken:
 
 
 def figures_of(base: Taken, head: Taken) -> dict[str, Figure]:
-    """All figures by metric."""
+    """Return all figures by metric."""
     return {
         LAUNCHES: _launches(base.operation, head.operation),
         COMPILED_VARIANTS: Figure(len(base.kernels), len(head.kernels), "for this case"),
@@ -69,14 +69,15 @@ def _launches(base: OperationCensus, head: OperationCensus) -> Figure:
 
 
 def per_step(operation: OperationCensus) -> float:
-    """Launches, averaged over the steps."""
+    """Return the launches per step, averaged over the steps."""
     launches = sum(run.steps * sum(run.launches.values()) for run in operation.steps)
     return launches / max(1, sum(run.steps for run in operation.steps))
 
 
 def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Figure:
-    """The kernel that got worse the most; if none did, better the most; else the largest.
+    """Return the figure of the kernel that got worse the most.
 
+    If none got worse, return the one that got better the most; if none changed, the largest.
     Kernels without a counterpart count through the maximum over all kernels.
     """
     figures = [
@@ -95,10 +96,11 @@ def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Fig
 def _pairs(
     base: tuple[Kernel, ...], head: tuple[Kernel, ...], value: Callable[[Kernel], int]
 ) -> Iterator[tuple[Kernel, Kernel]]:
-    """Pair the kernels of both sides, so that none hides behind another that has as much.
+    """Pair the kernels of both sides, and let none hide behind another that has as much.
 
-    First those of one name and signature, then of one name, and then all others, as of a kernel
-    that was renamed: each time the one with the most to the one with the most, and so on.
+    Kernels of one name and signature are paired first, then those of one name, then all others,
+    such as a kernel that was renamed. Each time, the kernels are paired in descending order of
+    their values.
     """
     rest = [sorted(side, key=value, reverse=True) for side in (base, head)]
     kinds: tuple[Callable[[Kernel], object], ...] = (

@@ -1,7 +1,7 @@
-"""Checks device times by comparing two independent methods.
+"""Cross-checks of device times by two independent methods.
 
-Each method adds something of its own, its intercept, which the calibration measures with kernels of
-known length. It is subtracted before the methods are compared.
+Each method adds a constant, its intercept, which the calibration measures with kernels of known
+length. The intercept is subtracted before the methods are compared.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Reading:
     """The result of one method.
 
     Args:
-        series: what was measured, and how.
+        series: the measured quantity, and the way it was measured.
         reported_us: typical value of its samples.
-        intercept_us: what the method adds to that; `None` where it was not calibrated.
+        intercept_us: the time that the method adds; `None` where it was not calibrated.
     """
 
     series: Series
@@ -55,7 +55,7 @@ class Reading:
 
     @property
     def corrected_us(self) -> float | None:
-        """The reported time without the intercept."""
+        """Return the reported time without the intercept."""
         return None if self.intercept_us is None else self.reported_us - self.intercept_us
 
 
@@ -68,13 +68,13 @@ class Crosscheck:
 
     @property
     def difference_us(self) -> float | None:
-        """First minus second, without intercepts; `None` if one is unknown."""
+        """Return first minus second, without intercepts; `None` if one is unknown."""
         first, second = self.first.corrected_us, self.second.corrected_us
         return None if first is None or second is None else first - second
 
     @property
     def tolerance_us(self) -> float | None:
-        """How far apart they may be: `TOLERANCE_PERCENT` of the larger, or `TOLERANCE_US`."""
+        """Return the allowed difference: `TOLERANCE_PERCENT` of the larger, or `TOLERANCE_US`."""
         first, second = self.first.corrected_us, self.second.corrected_us
         if first is None or second is None:
             return None
@@ -82,7 +82,7 @@ class Crosscheck:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether they are within the tolerance; `None` where an intercept is unknown."""
+        """Return whether they are within the tolerance; `None` where an intercept is unknown."""
         difference, tolerance = self.difference_us, self.tolerance_us
         if difference is None or tolerance is None:
             return None
@@ -90,16 +90,16 @@ class Crosscheck:
 
 
 def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Crosscheck, ...]:
-    """All pairs of methods that a case has; none where it launches nothing.
+    """Return all pairs of methods that a case has; none where it launches nothing.
 
-    - The event pair behind a queue against the span by the profiler, with the same L2. Each has
-      its intercept once, however many kernels there are between first start and last end.
+    - The event pair behind a queue against the span by the profiler, with the same L2. Each has its
+      intercept once, however many kernels there are between first start and last end.
     - The slope of graphs against the busy time by the profiler: both have their intercept once per
       device operation.
 
-    The intercepts are those of kernels. What a method adds to a copy is another, and not known: a
-    graph may wait some 10 µs between a copy from the host and the kernel behind it, which the
-    profiler does not count. So nothing is known where a step has a copy or a memset.
+    The intercepts apply to kernels only. A method adds another, unknown time to a copy: a graph may
+    wait some 10 µs between a copy from the host and the kernel behind it, which the profiler does
+    not count. So the intercepts are unknown where a step has a copy or a memset.
 
     Args:
         case: of any arm.
@@ -114,11 +114,11 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
 
 
 def _not_known(_method: Method) -> None:
-    """The intercept of any method, where a step has more than kernels."""
+    """Return no intercept for any method: the step has more than kernels."""
 
 
 def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
-    """Those whose methods are known not to agree."""
+    """Return the checks whose methods are known to disagree."""
     return tuple(check for check in checks if check.agrees is False)
 
 
@@ -128,7 +128,7 @@ def crosschecks_of(
     intercept: Callable[[Method], float | None],
     kinds: Collection[str] = (),
 ) -> tuple[Crosscheck, ...]:
-    """As `crosschecks`, for a case that is given by its figures.
+    """Return the same as `crosschecks`, for a case that is given by its figures.
 
     Args:
         typical: returns the typical value of a series in µs; `None` if it was not taken.
@@ -156,6 +156,6 @@ def crosschecks_of(
 
 
 def intercept_us(calibration: Calibration | None, method: Method) -> float | None:
-    """What a method adds to a device time, in µs; `None` where it was not calibrated."""
+    """Return the time that a method adds to a device time, in µs; `None` if not calibrated."""
     line = method_line(calibration, method)
     return None if line is None else line.intercept

@@ -1,11 +1,11 @@
-"""Turns estimates into verdicts: margins, corrections for many tests, and exit codes.
+"""The step from estimates to verdicts: margins, corrections for many tests, and exit codes.
 
-The margin says which changes matter, the interval how well the change is known: noise of all kinds
-widens the interval, and never the margin. A change counts when its interval lies beyond the margin,
-not when it merely exists: the test is of "slower by more than the margin", one-sided, corrected
-over all tests of the family. `SAME` has to be shown as well, by an interval within the margin: two
-one-sided tests. All else is `INCONCLUSIVE`, with the slowdown that would have been found.
-Source: Schuirmann, "A Comparison of the Two One-Sided Tests Procedure and the Power
+The margin defines which changes matter, the interval how well the change is known: noise of all
+kinds widens the interval, and never the margin. A change counts when its interval lies beyond the
+margin, not when it merely exists: the test is for "slower by more than the margin", one-sided,
+corrected over all tests of the family. `SAME` has to be shown as well, by an interval within the
+margin: two one-sided tests. All else is `INCONCLUSIVE`, with the slowdown that would have been
+found. Source: Schuirmann, "A Comparison of the Two One-Sided Tests Procedure and the Power
 Approach", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657-680; Wellek, "Testing
 Statistical Hypotheses of Equivalence and Noninferiority", 2nd edition (2010).
 """
@@ -57,12 +57,12 @@ CORRECTIONS: dict[Correction, Callable[[Sequence[float], float], Corrected]] = {
 LEAST_ALPHA, MOST_ALPHA = 1e-9, 0.5
 
 POWER = 0.99
-"""The probability with which a slowdown as large as the detection limit is found."""
+"""The probability of finding a slowdown as large as the detection limit."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How verdicts are reached.
+    """The rules for verdicts.
 
     Args:
         margin: a change up to this share counts as none. The floor of a metric can widen it; see
@@ -94,7 +94,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Contest:
-    """One test: the log ratio of a metric of a case, the margin, and which way is better."""
+    """One test: the log ratio of a metric of a case, the margin, and the better direction."""
 
     estimate: Estimate
     margin: Margin
@@ -103,9 +103,9 @@ class Contest:
 
     @property
     def can_be_tested(self) -> bool:
-        """Whether all numbers are finite; extreme figures overflow.
+        """Return whether all numbers are finite; extreme figures overflow.
 
-        Each part of the margin is looked at too, since the maximum of NaN and others is arbitrary.
+        Each part of the margin is checked too, since the maximum of NaN and others is arbitrary.
         """
         margin, systematic = self.margin, self.systematic
         parts = [margin.configured, margin.floor, systematic.copies or 0.0]
@@ -114,12 +114,17 @@ class Contest:
 
     @property
     def tails(self) -> tuple[float, float]:
-        """Probabilities of such an estimate if the change were just the margin, up and down."""
+        """Return the p-values of a change up and of one down, if it were exactly the margin.
+
+        The first is the probability of an estimate this large if the log ratio were at the upper
+        end of the margin; the second of an estimate this small at the lower end. Both ends are
+        moved outwards by the systematic error.
+        """
         (low, high), (below, above) = self.margin.logs, self.systematic.reach(self.margin)
         return self.estimate.tail_above(high + below), self.estimate.tail_below(low - above)
 
     def interval(self, levels: tuple[float, float]) -> tuple[float, float]:
-        """Where the logarithm of the ratio lies, but for these probabilities at either end."""
+        """Return the log ratio's interval, given the probabilities below and above it."""
         low, high = self.estimate.bounds(*levels)
         below, above = self.systematic.reach(self.margin)
         return low - below, high + above
@@ -127,7 +132,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Decision:
-    """Outcome of a contest, with the numbers; `None` where there was nothing to test."""
+    """The outcome of a contest, with the numbers; `None` where there was nothing to test."""
 
     verdict: Verdict
     cause: Cause
@@ -139,7 +144,7 @@ NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
 
 
 def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
-    """Decides contests as one family.
+    """Decide contests as one family.
 
     Contests that cannot be tested do not belong to the family and do not affect the others.
 
@@ -153,7 +158,7 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
 
 
 def verdict_on(low: float, high: float, margin: float, direction: Direction) -> Verdict:
-    """The verdict on an interval of the ratio: all that is needed is printed beside it.
+    """Return the verdict on an interval of the ratio; all its inputs are printed beside it.
 
     Args:
         low: lower end of the interval, 1 for no change.
@@ -175,24 +180,24 @@ def verdict_on(low: float, high: float, margin: float, direction: Direction) -> 
 def detection_limit(
     margin: Margin, systematic: Systematic, error: float, degrees: int, level: float
 ) -> float:
-    """The smallest slowdown that a test finds with 99 %, as a share.
+    """Return the smallest slowdown that a test finds with 99 %, as a share.
 
-    Its logarithm is beyond the margin's by what the test at its strictest level takes, by what
-    chance takes away in one of a hundred, and by all that the estimate may be off beside its error:
-    margin + (t(1 - level) + t(0.99)) x error + systematic. Both quantiles are of the estimate's
-    t distribution, since the error is an estimate too: P(found) is then exactly 99 % for normal
-    noise. Source: the usual one for a one-sided t test, as in Lehr, "Sixteen S-squared over
+    Its logarithm is the upper end of the margin, plus two quantiles times the standard error, plus
+    the systematic error: margin + (t(1 - level) + t(0.99)) x error + systematic. The first quantile
+    is for the test at its strictest level, the second for a miss once in a hundred. Both are of the
+    estimate's t distribution, since the error is an estimate too: P(found) is then exactly 99 % for
+    normal noise. Source: the usual one for a one-sided t test, as in Lehr, "Sixteen S-squared over
     D-squared", Statistics in Medicine 11 (1992), 1099-1102, with the t in place of the normal.
 
     Args:
         margin: by how much the sides may differ.
-        systematic: by how much the estimate may be off beside its error.
+        systematic: by how much the estimate may be off beyond its standard error.
         error: standard error of the estimate.
         degrees: degrees of freedom of its t distribution.
-        level: the level of the test, that of the smallest of all probabilities.
+        level: level of the test for the smallest of all probabilities.
     """
     (_, end), (below, _) = margin.logs, systematic.reach(margin)
-    # Where the host may have become faster, a slowdown has to make up for that first.
+    # If the host may have become faster, a slowdown has to make up for that first.
     missed = below + systematic.sped
     reach = t_critical(level, degrees) + t_quantile(POWER, degrees)
     return math.expm1(min(LARGEST_LOG, end + missed + reach * error))
@@ -202,7 +207,7 @@ def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -
     correct = CORRECTIONS[correction]
     strictest = alpha if correction is Correction.NONE else alpha / max(1, len(contests))
     tails = [each.tails for each in contests]
-    # Worse is more where less is better, and less where more is.
+    # Worse means more where less is better, and less where more is better.
     worse = [int(each.direction is Direction.HIGHER) for each in contests]
     slower = [pair[index] for pair, index in zip(tails, worse, strict=True)]
     faster = [pair[1 - index] for pair, index in zip(tails, worse, strict=True)]
@@ -220,7 +225,7 @@ def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -
     ]
 
 
-_Test = tuple[float, float, float]  # its p, that adjusted, and the level it is tested at
+_Test = tuple[float, float, float]  # p, adjusted p, and the level of the test
 
 _CAUSES = {Verdict.SAME: Cause.WITHIN_MARGIN, Verdict.INCONCLUSIVE: Cause.WIDE_INTERVAL}
 
@@ -235,7 +240,7 @@ def _decision(
     low, high = contest.interval(levels)
     verdict = _verdict(contest, low, high)
     if verdict is Verdict.INCONCLUSIVE or verdict is Verdict.SAME:
-        # To be the same is no alarm, so it is not corrected for many tests.
+        # SAME raises no alarm, so it is not corrected for many tests.
         narrow = contest.interval((alpha, alpha))
         if _verdict(contest, *narrow) is Verdict.SAME:
             verdict, (low, high), levels = Verdict.SAME, narrow, (alpha, alpha)
@@ -269,7 +274,7 @@ def _verdict(contest: Contest, low: float, high: float) -> Verdict:
 
 DEFAULT_FAIL_ON = (FailOn.SLOWER, FailOn.MISSING, FailOn.INVALID)
 
-# The certain comes first: a regression counts, whatever else is missing.
+# Certain outcomes come first: a regression counts even if other results are missing.
 _EXITS = (
     (FailOn.SLOWER, Verdict.SLOWER, ExitCode.REGRESSION),
     (FailOn.FASTER, Verdict.FASTER, ExitCode.REGRESSION),
@@ -282,13 +287,13 @@ _EXITS = (
 def exit_code(
     judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON, require_power: bool = False
 ) -> ExitCode:
-    """The exit code that a comparison ends with: by the judgements that decide.
+    """Return the exit code of a comparison: it follows the judgements that decide.
 
     Args:
         judged: the comparison.
         fail_on: verdicts that fail it.
-        require_power: also fail a gate that could not have found what it was to find, where
-            nothing worse was found; one that has timed nothing could not.
+        require_power: if nothing worse was found, also fail a gate that could not have found the
+            requested slowdown; a gate that has timed nothing could not.
     """
     verdicts = {judgement.verdict for judgement in judged.deciding}
     for name, verdict, code in _EXITS:
@@ -306,10 +311,10 @@ def timed_nothing(judged: Judged) -> bool:
 
 
 def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement], list[str]]:
-    """Drops the metrics of launch paths that the base lacks, and returns facts that say so.
+    """Drop the metrics of launch paths that the base lacks, and return facts about them.
 
-    Which launch paths a variant has besides Triton's call is its own choice. If the base lacks
-    one, nothing was lost; if only the base has it, the other side lost it and stays judged.
+    Beside Triton's call, each variant chooses its launch paths. If the base lacks one, nothing was
+    lost; if only the base has it, the other side lost it and stays judged.
     """
     judgements = list(judgements)
     known = {_place_of_path(each) for each in judgements if each.base_value is not None}
@@ -325,8 +330,8 @@ def without_new_paths(judgements: Iterable[Judgement]) -> tuple[list[Judgement],
 
 
 def _place_of_path(judgement: Judgement) -> tuple[LaunchPath, str, str, str]:
-    """The launch path, case and sides of a judgement."""
-    series = metric_named(judgement.metric).series  # a sum has none: it was asked for, so it stays
+    """Return the launch path, case and sides of a judgement."""
+    series = metric_named(judgement.metric).series  # a sum has none: it was requested and stays
     path = LaunchPath.JIT if series is None else series.launch_path
     return path, judgement.key, judgement.base, judgement.other
 
@@ -339,15 +344,15 @@ def _left_out(base: str, path: str, judgements: Sequence[Judgement]) -> str:
 
 
 def not_comparable(judgements: Iterable[Judgement]) -> list[Judgement] | None:
-    """Judge whether a comparison compares too little to ever pass, and return what says so.
+    """Return the judgements that keep a comparison from ever passing; `None` if it may pass.
 
-    It does if all that decides is missing, invalid, or had too few rounds. It also does if a time
-    that decides had too few rounds or instances, whatever else of the case was compared: another
-    time says nothing of that one.
+    It compares too little if all that decides is missing, invalid, or had too few rounds. It also
+    does if a time that decides had too few rounds or instances, whatever else of the case was
+    compared: another time is no substitute.
 
     Returns:
-        The judgements that say nothing, which are none if there is nothing that decides; `None` if
-        enough was compared.
+        The judgements that compare nothing, an empty list if nothing decides; `None` if enough was
+        compared.
     """
     deciding = [each for each in judgements if each.decides]
     if all(map(_says_nothing, deciding)):

@@ -15,7 +15,7 @@ from bt_bench.results import (
 
 
 def step_medians_of(case: CaseResult, series: Series) -> FloatArray | None:
-    """Per step of the window the median over rounds, or one value for the window as a whole.
+    """Return each step's median over rounds, or one value for the window as a whole.
 
     Returns:
         `None` where the series was not taken.
@@ -26,25 +26,25 @@ def step_medians_of(case: CaseResult, series: Series) -> FloatArray | None:
 
 
 def typical_us(case: CaseResult, series: Series) -> float | None:
-    """Median over the steps of a case of each step's median over rounds."""
+    """Return the median over the steps of a case of each step's median over rounds."""
     medians = step_medians_of(case, series)
     return None if medians is None else median(medians)
 
 
 def figure_us(calibration: Calibration | None, name: str) -> float | None:
-    """Median of a calibration's figure, or `None` where it was not taken."""
+    """Return the median of a calibration's figure, or `None` where it was not taken."""
     samples = calibration.samples(name) if calibration else None
     return median(samples) if samples else None
 
 
 @dataclass(frozen=True)
 class MethodLine:
-    """What a method reports for kernels of known length, and the line through these points.
+    """The times that a method reports for kernels of known length, and the line through them.
 
     Args:
         method: the method.
         set_us: the lengths.
-        reported_us: per length, the median of what was reported.
+        reported_us: per length, the median of the reported times.
         line: through the medians.
     """
 
@@ -55,7 +55,7 @@ class MethodLine:
 
     @property
     def corrected_us(self) -> dict[float, float]:
-        """Per length, the reported time minus the intercept."""
+        """Return per length the reported time minus the intercept."""
         return {
             length_us: reported_us - self.line.intercept
             for length_us, reported_us in zip(self.set_us, self.reported_us, strict=True)
@@ -63,7 +63,7 @@ class MethodLine:
 
 
 def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
-    """The line of each method that reported two lengths or more."""
+    """Return the line of each method that reported two lengths or more."""
     lines = {}
     for found in calibration.lines:
         # A file may hold less than it should.
@@ -80,7 +80,7 @@ def method_lines(calibration: Calibration) -> dict[Method, MethodLine]:
 
 
 def method_line(calibration: Calibration | None, method: Method) -> Line | None:
-    """The line of what a method reports over the set length of a kernel, by medians per length.
+    """Return the line of a method's reported times over set kernel lengths, by medians per length.
 
     Returns:
         `None` where it was not calibrated, or at fewer than two lengths.

@@ -1,4 +1,4 @@
-"""Whether one arm slows another that runs after it."""
+"""The influence of one arm on another that runs after it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bt_bench.analysis.statistics.estimates import trimmed_estimate
 from bt_bench.base import format_share
 
 LEAST_INFLUENCE: Final = 0.02
-"""An influence below this share cannot hide what a gate looks for: half of the calls have it."""
+"""A smaller influence cannot hide a change that a gate looks for: only half the calls have it."""
 
 _LEVEL: Final = 1e-3
 _TRIMMED: Final = 0.1
 
 
 def certain_influence(logs: Sequence[float], tests: int) -> str | None:
-    """The influence in words, if it certainly is larger than `LEAST_INFLUENCE`; else `None`.
+    """Return the influence as text, if it certainly exceeds `LEAST_INFLUENCE`; else `None`.
 
     Args:
-        logs: of each process the log ratio of a time after an intruder to that after other arms.
-        tests: how many such series are looked at, by Bonferroni's correction.
+        logs: per process, the log ratio of a time after an intruder to the time after other arms.
+        tests: number of such series, for Bonferroni's correction.
     """
     estimate = trimmed_estimate(logs, _TRIMMED)
     if estimate is None or not estimate.is_finite:

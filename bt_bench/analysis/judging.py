@@ -1,8 +1,8 @@
-"""From an estimate, or the reason why there is none, to a judgement, for every kind of comparison.
+"""The step from an estimate, or the reason why there is none, to a judgement.
 
-`compare`, the tables of a sweep, the gate and the static gate differ in where their figures come
-from. From there on they are one: what a margin is made of, which tests belong together, which
-interval is printed, and in which words.
+`compare`, the tables of a sweep, the gate and the static gate differ in the source of their
+figures. From there on they are one: the parts of a margin, the families of tests, the printed
+interval, and the wording.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from bt_bench.base.names import Operation
 from bt_bench.results import FloatArray, Metric
 
 SPREAD_FACTOR = 3.0
-"""An estimate may be off by this many times what unchanged code differs by."""
+"""An estimate may be off by this many times the difference of unchanged code."""
 
 MOST_TOLD = 10.0
-"""Larger slowdowns are not told apart, as a share: a factor of eleven is large enough."""
+"""Larger slowdowns are not distinguished, as a share: a factor of eleven is large enough."""
 
 BINDING = {"configured": "as configured", "floor": "the floor of the metric"}
-"""What sets a margin, in words."""
+"""The part that sets a margin, in words."""
 
 WHY_NOT_TESTED = (
     "its figures are so large, so small or so far apart that their ratio cannot be computed"
@@ -59,19 +59,19 @@ class Settled:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """What becomes one judgement.
+    """The inputs of one judgement.
 
     Args:
         operation: the operation of the case.
         case: name of the case.
-        metric: what is compared.
+        metric: the compared metric.
         base: label of the side that is compared with.
         other: label of the side that is judged.
         base_value: median of the base; `None` if it has none.
         other_value: median of the other side, likewise.
         outcome: the estimate, or why there is none.
         margin: by how much the sides may differ; needed for an estimate.
-        systematic: by how much the estimate may be off beside its error.
+        systematic: by how much the estimate may be off beyond its standard error.
         family: entries of equal family are corrected together.
         exploratory: it is not one of the primary metrics of its operation.
         advisory: the sides are of different runs.
@@ -99,7 +99,7 @@ class Entry:
 def judge_entries(
     entries: Sequence[Entry], correction: Correction, alpha: float
 ) -> list[Judgement]:
-    """Judges entries, in their order; those of one family are corrected together.
+    """Judge entries, in their order; entries of one family are corrected together.
 
     Args:
         entries: each with an outcome.
@@ -123,14 +123,14 @@ def judge_entries(
 def margin_of(
     metric: Metric, base_value: float | None, configured: float, floor: float | None = None
 ) -> Margin:
-    """The margin of a metric.
+    """Return the margin of a metric.
 
     Args:
-        metric: what is compared.
+        metric: the compared metric.
         base_value: median of the base.
-        configured: the threshold that was asked for, as a share.
-        floor: an absolute difference that counts as none, in the unit of the metric; `None` for
-            that of the metric.
+        configured: the requested threshold, as a share.
+        floor: an absolute difference that counts as none, in the unit of the metric; `None` for the
+            metric's own.
     """
     floor = metric.floor if floor is None else floor
     # A median of zero has no estimate, unless there is an offset.
@@ -139,12 +139,12 @@ def margin_of(
 
 
 def systematic_of(spread: float | None) -> Systematic:
-    """Return by how much an estimate may be off, from the share by which unchanged code differs."""
+    """Return how far an estimate may be off, from the share by which unchanged code differs."""
     return Systematic(None if spread is None else SPREAD_FACTOR * spread)
 
 
 def settled(entry: Entry) -> Judgement:
-    """The judgement on an entry whose outcome needs no test."""
+    """Return the judgement on an entry whose outcome needs no test."""
     outcome = entry.outcome
     if not isinstance(outcome, Settled):
         raise TypeError(f"{entry.operation}/{entry.case} has {outcome!r}, which needs a test")
@@ -155,12 +155,12 @@ def settled(entry: Entry) -> Judgement:
 
 
 def exact(base: float, other: float, detail: str, floor: float = 0.0) -> Settled:
-    """The verdict on a count or a size, less being better: `SLOWER` for more.
+    """Return the verdict on a count or a size, less being better: `SLOWER` for more.
 
     Args:
         base: value of the base.
         other: value of the other side.
-        detail: what was counted, or how it changed.
+        detail: the counted thing, or how it changed.
         floor: a difference up to this counts as none.
     """
     if base != other and abs(other - base) <= floor:
@@ -173,32 +173,32 @@ def exact(base: float, other: float, detail: str, floor: float = 0.0) -> Settled
 NO_CLOCK = "no real clock does that"
 
 LEAST_ERROR = 1e-9
-"""Log ratios that lie less than this apart are equal but for rounding."""
+"""Log ratios less than this apart are equal up to rounding."""
 
 
 def has_zero(side: str) -> Settled:
-    """The refusal of a side with a time of zero.
+    """Return the refusal of a side with a time of zero.
 
     Args:
-        side: what the sentence calls it.
+        side: its name in the sentence.
     """
     detail = f"the {side} has a time of zero, so there is no ratio"
     return Settled(Verdict.INVALID, Cause.NOT_POSITIVE, detail)
 
 
 def impossible(side: str) -> Settled:
-    """The refusal of a side with a time that is negative, infinite, or not a number."""
+    """Return the refusal of a side with a time that is negative, infinite, or not a number."""
     detail = f"the {side} has a time that no clock can have measured"
     return Settled(Verdict.INVALID, Cause.IMPOSSIBLE, detail)
 
 
 def without_variance(apart: float, side: str) -> Settled | None:
-    """The refusal where a side and the base differ by the same in all rounds.
+    """Refuse a side that differs from the base by the same ratio in all rounds.
 
     Args:
         apart: how far the log ratios of rounds lie apart, or a standard error that only rounds of
             the same ratio can have.
-        side: what the sentence calls it.
+        side: its name in the sentence.
     """
     if apart >= LEAST_ERROR:
         return None
@@ -207,7 +207,7 @@ def without_variance(apart: float, side: str) -> Settled | None:
 
 
 def tick_error(tick: float, base: FloatArray, other: FloatArray) -> FloatArray:
-    """The error that a clock's tick alone leaves in the log ratio of two medians.
+    """Return the error that a clock's tick alone leaves in the log ratio of two medians.
 
     A rounding error is uniform over a tick, so its standard deviation is tick / sqrt(12). Where
     values repeat it is the same in all rounds, so more rounds do not reduce it.
@@ -224,10 +224,8 @@ def tick_error(tick: float, base: FloatArray, other: FloatArray) -> FloatArray:
 def overall_ratios(judgements: Sequence[Judgement]) -> Iterator[Overall]:
     """Yield the geometric mean of the ratios of each operation, metric and side.
 
-    It is over the cases that have a ratio.
-
-    There is none where a count went to zero or came from it, since no mean would show that. Means
-    of counts have no interval: they are exact.
+    It covers the cases that have a ratio. There is no mean where a count went to zero or came from
+    it, since no ratio would show that. Means of counts have no interval: they are exact.
     """
     members: dict[tuple[Operation, str, str, str], list[Judgement]] = {}
     for each in judgements:
@@ -311,7 +309,7 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
 
 
 def _found_text(entry: Entry, evidence: Evidence) -> str:
-    """Hold the slowdown that would have been found, as a share and in the metric's unit."""
+    """Return the detectable slowdown as text: a share, and an amount in the metric's unit."""
     found = evidence.detectable
     if found >= MOST_TOLD:
         return f"no slowdown below {format_share(MOST_TOLD)} would have been found"
@@ -321,7 +319,7 @@ def _found_text(entry: Entry, evidence: Evidence) -> str:
 
 
 def _doubts(evidence: Evidence) -> str:
-    """Return what the estimate may be off by beside its error, if that matters."""
+    """Return doubts about the estimate beyond its standard error, if they matter."""
     systematic, doubts = evidence.systematic, ""
     if (systematic.copies or 0.0) > evidence.margin.share:
         share = format_share((systematic.copies or 0.0) / SPREAD_FACTOR)

@@ -1,4 +1,4 @@
-"""How long a plain copy of so many bytes takes on the device."""
+"""The time of a plain copy on the device, by its number of bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bt_bench.results import PlainCopies
 
 @dataclass(frozen=True)
 class PlainCopy:
-    """How long copies take: `destination.copy_(source)`, of half the bytes that it moves.
+    """The times of copies: `destination.copy_(source)`, with half the bytes that it moves.
 
-    Between two measured sizes the logarithms are interpolated; below the smallest a copy takes as
-    long as that, and above the largest in proportion.
+    Between two measured sizes, the logarithms are interpolated. Below the smallest size, a copy
+    takes as long as that one; above the largest, its time grows in proportion.
 
     Args:
         points: bytes read and written together, rising, and µs.
-        source: how that is known, a clause.
+        source: the origin of the points, a clause.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -28,13 +28,13 @@ class PlainCopy:
 
     @classmethod
     def of_bandwidth(cls, gb_per_s: float) -> PlainCopy:
-        """Copies at a constant rate of bytes read and written together."""
+        """Return copies at a constant rate of bytes read and written together."""
         one = 1_000_000
         return cls(((0, 0.0), (one, one / gb_per_s / 1e3)), f"{gb_per_s:g} GB/s, as given")
 
     @classmethod
     def measured(cls, copies: PlainCopies | None) -> PlainCopy | None:
-        """The medians of what a calibration took; `None` where it did not take two sizes."""
+        """Return the medians of a calibration's copies; `None` unless it took two sizes."""
         if copies is None:
             return None
         medians = (
@@ -46,10 +46,10 @@ class PlainCopy:
         return cls(points, "as calibrated in the run") if len(points) > 1 else None
 
     def us(self, moved_bytes: int) -> float:
-        """How long a copy takes that reads and writes so many bytes together."""
+        """Return the time of a copy that reads and writes so many bytes together, in µs."""
         sizes = [size for size, _ in self.points]
         times = [us for _, us in self.points]
-        if moved_bytes >= sizes[-1] or not sizes[0]:  # from 0 on it is at a constant rate
+        if moved_bytes >= sizes[-1] or not sizes[0]:  # points from 0 on have a constant rate
             return times[-1] * moved_bytes / sizes[-1]
         if moved_bytes <= sizes[0]:
             return times[0]

@@ -1,7 +1,7 @@
-"""What slowdown a gate could have found, and what stands in its way.
+"""The slowdown that a gate could have found, and the obstacles to finding a smaller one.
 
-A gate that is too noisy to find a regression is as green as one of equal code. So each test says
-which slowdown it finds with 99 %, and the gate says whether that is what was asked for.
+A gate that is too noisy to find a regression is as green as one of equal code. So each test reports
+the slowdown that it finds with 99 %, and the gate reports whether this meets the request.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ US_PER_SHARE = 3.0
 LEAST_US = 0.1
 
 COMMON_NOISE = 0.3
-"""From this share on, noise counts as one that all figures of a process have in common."""
+"""From this share on, noise counts as common to all figures of a process."""
 
 LONE_SHARE = 0.1
 """If at most this share of the figures falls short, the noise is theirs and not the machine's."""
 
 LEAST_ROUNDS = 6
-"""Fewer rounds do not tell what their noise has in common."""
+"""Fewer rounds cannot show the common share of their noise."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which slowdown is to be found in a figure.
+    """The slowdown that is to be found in a figure.
 
     Args:
         detect: in figures of some length, as a share.
-        margin: what the gate ignores in them, as a share.
+        margin: the change that the gate ignores in them, as a share.
     """
 
     detect: float = DEFAULT_DETECT
@@ -49,19 +49,19 @@ class Asked:
 
     @property
     def floor_us(self) -> float:
-        """In short figures a slowdown is to be found from this many microseconds on.
+        """Return the least slowdown, in microseconds, that is to be found in short figures.
 
-        That is the share of 3 µs, and at least 0.1 µs: 0.15 µs for 5 %, and 0.1 µs for 3 %.
+        It is the share of 3 µs, and at least 0.1 µs: 0.15 µs for 5 %, and 0.1 µs for 3 %.
         """
         return max(LEAST_US, US_PER_SHARE * self.detect)
 
     @property
     def text(self) -> str:
-        """`5 % or 0.15 µs, whichever is more`."""
+        """Return text such as `5 % or 0.15 µs, whichever is more`."""
         return f"{format_share(self.detect)} or {self.floor_us:.3g} µs, whichever is more"
 
     def of(self, judgement: Judgement) -> float:
-        """For one figure, as a share; a margin of its own above the gate's comes on top."""
+        """Return the share for one figure; a margin of its own above the gate's comes on top."""
         evidence = judgement.evidence
         own = evidence.margin.configured - self.margin if evidence else 0.0
         scale = (judgement.base_value or 0.0) + metric_named(judgement.metric).offset
@@ -70,13 +70,13 @@ class Asked:
 
 
 def forecast(evidence: Evidence, rounds: float, alpha: float, wider: bool = False) -> float:
-    """The detection limit that a later look will have, as a share.
+    """Return the detection limit that a later look will have, as a share.
 
     Args:
         evidence: of the test so far.
-        rounds: how many times as many rounds there will be.
+        rounds: the later number of rounds, as a multiple of the present one.
         alpha: of that look.
-        wider: whether what copies differ by is made of noise, so that more rounds make it smaller.
+        wider: whether the difference of copies is made of noise, which more rounds reduce.
     """
     shrunk, systematic = 1 / math.sqrt(rounds), evidence.systematic
     if wider and systematic.copies is not None:
@@ -87,10 +87,10 @@ def forecast(evidence: Evidence, rounds: float, alpha: float, wider: bool = Fals
 
 
 def rounds_needed(evidence: Evidence, asked: float, alpha: float) -> float:
-    """How many times as many rounds it takes to find a slowdown of `asked`, as a share.
+    """Return the multiple of rounds that it takes to find a slowdown of `asked`, as a share.
 
-    Infinite where more rounds would not help, because the margin itself, or what copies of
-    unchanged code differ by, is as much.
+    It is infinite where more rounds would not help: the margin itself, or the difference of copies
+    of unchanged code, is as large.
 
     Args:
         evidence: of the test so far.
@@ -106,9 +106,9 @@ def rounds_needed(evidence: Evidence, asked: float, alpha: float) -> float:
 
 
 def is_short(judgement: Judgement, asked: Asked) -> bool:
-    """Whether a slowdown as large as asked for might have been missed in a figure.
+    """Return whether the requested slowdown might have been missed in a figure.
 
-    Not where it is found to be slower or faster, or shown to be the same.
+    A figure that is found to be slower or faster, or shown to be the same, does not count.
     """
     if judgement.evidence is None:
         return judgement.is_open
@@ -123,21 +123,21 @@ def power_of(
     apart: Mapping[str, str] | None = None,
     disturbances: Sequence[str] = (),
 ) -> Power | None:
-    """What the gate could have found; `None` where nothing was tested.
+    """Return the gate's power to find slowdowns; `None` where nothing was tested.
 
     Args:
         judgements: of the gate.
-        asked: which slowdown it was to find.
-        changes: of paired figures by round, [figures, rounds], to see what their noise has in
-            common; NaN where missing.
+        asked: the slowdown that it was to find.
+        changes: of paired figures by round, [figures, rounds], for the common part of their noise;
+            NaN where missing.
         apart: variants that were measured apart, with the reason.
-        disturbances: what else was seen to disturb the machine, a clause each.
+        disturbances: other disturbances of the machine that were seen, a clause each.
     """
     figures = [each for each in judgements if each.evidence is not None or each.is_open]
     if not figures:
         return None
     short = [each for each in figures if is_short(each, asked)]
-    # What is decided is found, whatever else would have been.
+    # A decided change was found, whatever its detection limit.
     undecided = [each for each in figures if not each.is_final]
     weighed = undecided or figures
     worst = max(short or weighed, key=lambda each: _found(each) / asked.of(each))
@@ -161,13 +161,13 @@ def power_of(
 
 
 def common_noise(changes: FloatArray) -> float | None:
-    """The share of the noise that all figures of a process have in common; `None` if unknown.
+    """Return the share of the noise common to all figures of a process; `None` if unknown.
 
     Changes are centred and scaled by figure. If a share c of each one's variance is common to all,
     the mean of n figures has the variance c + (1 - c) / n over rounds; solved for c. It is the
     intraclass correlation of one-way random effects (Shrout and Fleiss, "Intraclass Correlations",
-    Psychological Bulletin 86 (1979), 420-428). Median and median absolute deviation stand for mean
-    and standard deviation, so that single rounds say little.
+    Psychological Bulletin 86 (1979), 420-428). Median and median absolute deviation replace mean
+    and standard deviation, so single rounds have little influence.
 
     Args:
         changes: log ratios [figures, rounds]; NaN where missing.
@@ -225,7 +225,7 @@ def _missed(
 
 
 def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
-    """What to do where figures fall short: how many rounds it takes, if rounds help."""
+    """Suggest a remedy where figures fall short: how many rounds it takes, if rounds help."""
     tested = [(each, each.evidence) for each in short if each.evidence is not None]
     needed = max(
         (
@@ -249,7 +249,7 @@ def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
 
 
 def _is_biased(judgement: Judgement) -> bool:
-    """Tell whether most of what a figure needs is due to a control that moved."""
+    """Return whether most of a figure's detection limit is due to a control that moved."""
     evidence = judgement.evidence
     if evidence is None or evidence.needed <= evidence.margin.share:
         return False
@@ -269,7 +269,7 @@ def _noise(
     common: float | None,
     apart: Mapping[str, str],
 ) -> str:
-    """What makes the machine too noisy, a clause."""
+    """Return why the machine is too noisy, as a clause."""
     if all(each.evidence is None for each in short):
         return "that there are too few rounds for an interval"
     variants = {each.other.partition("@")[0] for each in short} & set(apart)

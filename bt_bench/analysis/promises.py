@@ -1,4 +1,4 @@
-"""What the harness promises about its own measurements, judged by a calibration."""
+"""The harness's promises about its own measurements, judged by a calibration."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Promise:
-    """Whether a promise is kept.
+    """A promise, and whether it is kept.
 
     Args:
         name: for programs.
-        promise: what is promised.
-        found: what was found.
+        promise: its text.
+        found: the measured value, as text.
         kept: whether the promise holds; `False` if it was not measured.
     """
 
@@ -48,9 +48,10 @@ class Promise:
 
 
 def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
-    """Per length that all methods reported, how far apart they are without intercepts, in percent.
+    """Return the relative difference of methods without intercepts, in percent, by length.
 
-    That is the largest minus the smallest, relative to the smallest.
+    It is the largest minus the smallest, relative to the smallest, for lengths that all methods
+    reported.
     """
     corrected = [line.corrected_us for line in lines]
     apart = {}
@@ -62,11 +63,11 @@ def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
 
 
 def judge_promises(calibration: Calibration, *, profiles: bool = True) -> list[Promise]:
-    """A verdict per promise; without a GPU only the empty call is judged.
+    """Return a verdict per promise; without a GPU only the empty call is judged.
 
     Args:
-        calibration: what was measured.
-        profiles: whether anything was to be profiled; if not, nothing is promised about it.
+        calibration: the measurements.
+        profiles: whether anything was to be profiled; if not, promises about it are left out.
     """
     verdicts = [_empty_call(calibration)]
     if calibration.samples("synchronize") is not None:
@@ -82,7 +83,7 @@ def missed_promises(calibration: Calibration) -> list[Promise]:
     """Return the promises that a machine does not keep.
 
     Args:
-        calibration: what was measured.
+        calibration: the measurements.
     """
     return [each for each in judge_promises(calibration) if not each.kept]
 
@@ -154,7 +155,7 @@ def _delay(injection: Injection | None) -> Iterator[Promise]:
 
 
 def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
-    """Median of a quantity with the delay minus that without it; `None` if one is missing."""
+    """Return the median with the delay minus the median without; `None` if one is missing."""
     without, delayed = injection.without.get(quantity), injection.with_delay.get(quantity)
     return median(delayed) - median(without) if without and delayed else None
 

@@ -1,8 +1,8 @@
-"""Judges the rounds of a gate at one look; `docs/gate-statistics.md` explains the design.
+"""The judgement on a gate's rounds at one look; `docs/gate-statistics.md` explains the design.
 
 A round is one process in which base, head and control take turns. From each round comes one log
-ratio of head to base; the estimate for a subject is the trimmed mean of these over the rounds. The
-control, which is the base measured once more, shows by how much unchanged code differs. Where a
+ratio of head to base; the estimate for a subject is their trimmed mean over the rounds. The
+control, which is the base measured once more, shows by how much unchanged code differs. If a
 variant had to be measured apart, each arm in a process of its own, processes differ as well, and
 intervals are wider: `PAIRED` and `APART` are the two ways to judge.
 """
@@ -45,31 +45,31 @@ SPREAD_CONFIDENCE = 0.99
 MIN_SHARE_OF_ROUNDS = 0.5
 
 GATE_MARGIN = 0.015
-"""What a gate ignores unless it is told otherwise, as a share."""
+"""The change that a gate ignores by default, as a share."""
 
 PAIRED_FLOOR_US = 0.05
 """Differences of times that count as none where the arms share a process, in microseconds.
 
 Values are means of many samples, which fall on all parts of a tick of the clock, so the tick does
-not bound what can be seen: equal copies in one process differ by less than this in the mean of a
-few rounds. `docs/gate-statistics.md` has the figures.
+not limit the resolution: equal copies in one process differ by less than this in the mean of a few
+rounds. `docs/gate-statistics.md` has the figures.
 """
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to come from the values of the rounds to an estimate and its margin.
+    """A way from the values of the rounds to an estimate and its margin.
 
     Args:
-        trimmed: share of rounds left out at either end, so that a far slower one moves nothing.
+        trimmed: share of rounds left out at either end; a far slower round then moves nothing.
         fewer_degrees: degrees of freedom taken off for trimming, beyond the values left out. The t
-            distribution only approximates that of a trimmed mean. Its far tails, which decide when
-            there are tests of many cases, are too light; found by simulation.
+            distribution only approximates the distribution of a trimmed mean. Its far tails, which
+            decide when there are tests of many cases, are too light; found by simulation.
         against_both: whether the head is compared with base and control alike. The control is the
             base once more, so their mean has less noise than one of them.
-        certain: whether the control widens the margin only by what noise cannot explain.
+        certain: whether the control widens the margin only by the part that noise cannot explain.
         floor_us: differences that count as none, in microseconds; at most the metric's own.
-        on_ticks: whether values lie on ticks of the clock, so that rounds repeat rounding errors.
+        on_ticks: whether values lie on ticks of the clock, so rounds repeat rounding errors.
     """
 
     trimmed: float
@@ -80,11 +80,11 @@ class Way:
     on_ticks: bool
 
     def change(self, logs: Mapping[GateArm, FloatArray]) -> FloatArray:
-        """Per round the log ratio of head to base, NaN where a value is missing.
+        """Return per round the log ratio of head to base, NaN where a value is missing.
 
         With the control it is the least-squares estimate from the three values of a round: its
-        variance is 1.5 times that of one value, against 2 times for head minus base alone. It is
-        uncorrelated with control minus base, which the margin is made of.
+        variance is 1.5 times the variance of one value, against 2 times for head minus base alone.
+        It is uncorrelated with control minus base, which the margin is made of.
 
         Args:
             logs: logarithms of the values [rounds] of each arm.
@@ -95,7 +95,7 @@ class Way:
         return head - base
 
     def estimate(self, values: FloatArray) -> Estimate | None:
-        """The trimmed mean of log ratios [rounds]; `None` for too few."""
+        """Return the trimmed mean of log ratios [rounds]; `None` for too few."""
         estimate = trimmed_estimate(_present(values), self.trimmed)
         if estimate is None or estimate.degrees == estimate.observations - 1:
             return estimate
@@ -103,11 +103,11 @@ class Way:
         return replace(estimate, degrees=degrees) if degrees > 0 else None
 
     def spread(self, control: Estimate) -> float:
-        """By how much unchanged code differs, as a share.
+        """Return by how much unchanged code differs, as a share.
 
-        Where processes are replicates of all arms, noise is in the error of the test already, and
-        only what noise does not explain shows that one copy is measured unlike another: the shift
-        of the control less half of its interval.
+        Where processes are replicates of all arms, noise is in the error of the test already. Only
+        a difference beyond noise shows that one copy is measured unlike another: the shift of the
+        control less half of its interval.
 
         Otherwise it is the shift or, if larger, half the length of the interval, which is how far
         noise alone can move it. (Their sum would vary more from gate to gate and so find less.)
@@ -140,13 +140,13 @@ APART = Way(
 
 @dataclass(frozen=True)
 class Labels:
-    """What the sides of a gate are called."""
+    """The names of a gate's sides."""
 
     base: str = "base"
     head: str = "head"
 
     def entry(self, subject: Subject) -> Entry:
-        """What becomes the judgement on a subject; all subjects of a gate are one family."""
+        """Return the entry of a subject; all subjects of a gate are one family."""
         return Entry(
             operation=subject.operation,
             case=subject.case,
@@ -164,15 +164,15 @@ def judge_rounds(
     labels: Labels = Labels(),
     apart: Mapping[str, str] | None = None,
 ) -> list[Judgement]:
-    """Judges all subjects as one family, in their order.
+    """Judge all subjects as one family, in their order.
 
     Args:
         ledger: the rounds so far.
         rules: margin and correction.
-        thresholds: margins of subjects that do not use that of the rules, as shares.
+        thresholds: margins of subjects that override the rules' margin, as shares.
         alpha: of the family, at this look.
         labels: of base and head.
-        apart: variants whose arms ran in a process each, with the reason; those of all others
+        apart: variants whose arms ran in a process each, with the reason; the arms of all others
             shared one.
     """
     values = ledger.values()
@@ -218,7 +218,7 @@ class _Sides:
     arms_with_case: frozenset[GateArm]
 
     def fill(self, entry: Entry, threshold: float) -> None:
-        """Sets the outcome of an entry: the estimate with its margin, or why there is none."""
+        """Set the outcome of an entry: the estimate with its margin, or why there is none."""
         outcome = self._absent() or self._not_positive() or self._impossible()
         if outcome:
             entry.outcome = outcome
@@ -258,14 +258,17 @@ class _Sides:
         return None
 
     def _impossible(self) -> Settled | None:
-        """Checked before any ratio: an overflow would become NaN and look like a missing value."""
+        """Refuse impossible times before any ratio.
+
+        An overflow would become NaN and look like a missing value.
+        """
         for name in ("base", "head", "control"):
             if not are_times(_present(getattr(self, name))):
                 return impossible(name)
         return None
 
     def _estimates(self) -> tuple[Estimate | None, Estimate | None]:
-        """Of the head's change and of the control's, both on the log scale."""
+        """Return the estimates of the head's change and of the control's, on the log scale."""
         offset = self.metric.offset
         arms = {
             GateArm.BASE: self.base + offset,
@@ -275,7 +278,7 @@ class _Sides:
         logs = {arm: np.log(values) for arm, values in arms.items()}
         change = self.way.estimate(self.way.change(logs))
         spread = self.way.estimate(logs[GateArm.CONTROL] - logs[GateArm.BASE])
-        # What can be zero often is, in every sample, and then no mean falls between two ticks.
+        # If a metric can be zero, all samples often are; then no mean falls between two ticks.
         if change is None or spread is None or not (self.way.on_ticks or offset):
             return change, spread
         floors = (self._tick_error(arms, arm) for arm in (GateArm.HEAD, GateArm.CONTROL))
@@ -291,7 +294,7 @@ class _Sides:
 
 
 def reach_of_noise(estimate: Estimate) -> float:
-    """Half the length of the interval: how far noise moves the estimate if nothing differs."""
+    """Return half the length of the interval: how far noise moves an estimate of no difference."""
     return t_quantile((1 + SPREAD_CONFIDENCE) / 2, estimate.degrees) * estimate.error
 
 
@@ -320,7 +323,7 @@ class Ledger:
         self._rows: dict[GateArm, list[list[float]]] = {arm: [] for arm in GateArm}
 
     def add(self, rounds: Sequence[GateRound]) -> None:
-        """Adds rounds; values that a round lacks are stored as NaN."""
+        """Add rounds; values that a round lacks are stored as NaN."""
         for taken in rounds:
             for arm, rows in self._rows.items():
                 values = taken.values.get(arm, {})
@@ -328,11 +331,11 @@ class Ledger:
 
     @property
     def rounds(self) -> int:
-        """How many there are."""
+        """Return the number of rounds."""
         return len(self._rows[GateArm.BASE])
 
     def changes(self, subjects: Sequence[Subject]) -> FloatArray:
-        """The changes of paired subjects by round, [subjects, rounds]; NaN where missing.
+        """Return changes of paired subjects by round, [subjects, rounds]; NaN where missing.
 
         Times of zero have none.
         """
@@ -344,7 +347,7 @@ class Ledger:
         return changes
 
     def values(self) -> dict[GateArm, FloatArray]:
-        """Per arm an array [subjects, rounds]; NaN where missing."""
+        """Return per arm an array [subjects, rounds]; NaN where missing."""
         shape = (-1, len(self.subjects))
         return {
             arm: np.array(rows, dtype=np.float64).reshape(shape).T

@@ -1,8 +1,8 @@
 """The types of a comparison's conclusions, which `deciding` fills and the formats print.
 
 A judgement is about one metric of one case. It always gives its reason and carries the numbers that
-it was derived from, so that it can be checked. What could not be judged gets a judgement as well,
-so nothing disappears.
+it was derived from, so it can be checked. If something could not be judged, it gets a judgement as
+well, so nothing disappears.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bt_bench.base.names import Operation
 
 
 class Verdict(StrEnum):
-    """What is concluded."""
+    """The conclusion on a metric of a case."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
-    SAME = "SAME"  # shown to differ by less than the margin, not merely not shown to differ
+    SAME = "SAME"  # shown to differ by less than the margin; no sign of a difference is too little
     INCONCLUSIVE = "INCONCLUSIVE"
     MISSING = "MISSING"  # on one side only
-    INVALID = "INVALID"  # measured, but not to be believed
+    INVALID = "INVALID"  # measured, but not credible
 
 
 WORST_FIRST = (
@@ -39,14 +39,14 @@ WORST_FIRST = (
 
 
 class Cause(StrEnum):
-    """Why a verdict is what it is."""
+    """The reason for a verdict."""
 
     BEYOND_MARGIN = "beyond_margin"  # FASTER, SLOWER: by more than the margin
     WITHIN_MARGIN = "within_margin"  # SAME: within the margin, noise excluded
     EQUAL_CODE = "equal_code"  # SAME: all files of both revisions are equal, and none was built
     EXACT = "exact"  # a count or a size, compared without statistics
     WIDE_INTERVAL = "wide_interval"  # INCONCLUSIVE: reaches from within the margin to beyond it
-    TOO_FEW = "too_few"  # for an interval: INCONCLUSIVE, or INVALID if they stay too few
+    TOO_FEW = "too_few"  # INCONCLUSIVE: too few for an interval; INVALID if they stay too few
     NO_CASE = "no_case"  # MISSING: one side lacks the case
     NO_METRIC = "no_metric"  # MISSING: one side lacks the metric
     FAILED = "failed"  # INVALID: the case failed on one side
@@ -64,12 +64,13 @@ LOST_FROM_CONFIG = "the base's config has it, but the head's does not"
 
 @dataclass(frozen=True)
 class Margin:
-    """By how much a metric may differ and still count as the same, as a share of the base.
+    """The margin of a metric: a change within it counts as none, as a share of the base.
 
-    It says what matters. How noisy the figures are is no part of it: noise widens the interval.
+    It defines which changes matter. The noise of the figures is no part of it: noise widens the
+    interval.
 
     Args:
-        configured: the threshold asked for (0.02 for 2 %).
+        configured: the requested threshold (0.02 for 2 %).
         floor: differences too small for any method.
     """
 
@@ -78,27 +79,27 @@ class Margin:
 
     @property
     def share(self) -> float:
-        """The margin: the larger of its parts."""
+        """Return the margin: the larger of its parts."""
         return max(self.configured, self.floor)
 
     @property
     def binds(self) -> str:
-        """Name the larger part: `configured` or `floor`."""
+        """Return the name of the larger part: `configured` or `floor`."""
         return "configured" if self.configured >= self.floor else "floor"
 
     @property
     def logs(self) -> tuple[float, float]:
-        """Both ends on the log scale; the lower one is infinite for a margin of 1 or more."""
+        """Return both ends on the log scale; the lower one is infinite from a margin of 1 on."""
         low = math.log1p(-self.share) if self.share < 1 else -math.inf
         return low, math.log1p(self.share)
 
 
 @dataclass(frozen=True)
 class Systematic:
-    """By how much an estimate may be off without its error showing it.
+    """The systematic error of an estimate, which its standard error does not show.
 
     Args:
-        copies: three times what unchanged code differs by, as a share; `None` without a control.
+        copies: three times the difference of unchanged code, as a share; `None` without a control.
         slowed: by how much the host may have made the other side slower between two runs, on the
             log scale.
         sped: by how much it may have made it faster, likewise.
@@ -111,7 +112,8 @@ class Systematic:
     def reach(self, margin: Margin) -> tuple[float, float]:
         """Return how far the truth may lie below and above the estimate, on the log scale.
 
-        What copies differ by counts as far as it exceeds the margin, within which nothing matters.
+        The difference of copies counts only where it exceeds the margin, since nothing within the
+        margin matters.
         """
         _, end = margin.logs
         copies = max(0.0, math.log1p(self.copies or 0.0) - end)
@@ -119,7 +121,7 @@ class Systematic:
 
 
 NO_SYSTEMATIC = Systematic()
-"""Nothing but the error is known."""
+"""No known error beyond the standard error."""
 
 
 @dataclass(frozen=True)
@@ -134,19 +136,19 @@ class Evidence:
         error: standard error of the estimate.
         degrees: degrees of freedom of its t distribution.
         margin: by how much the sides may differ.
-        systematic: by how much the estimate may be off beside its error.
+        systematic: by how much the estimate may be off beyond its standard error.
         p_slower: probability of an estimate this large if the other were slower by just the margin.
         p_faster: the same for faster.
         adjusted_slower: `p_slower` corrected for all tests of the family.
         adjusted_faster: the same for faster.
-        alpha: what an adjusted probability must not exceed, at this look.
+        alpha: the largest adjusted probability that is significant, at this look.
         tests: size of the family.
         log_low: lower end of the interval that the verdict rests on: at the corrected level of the
             one-sided test on its side; for `SAME`, at alpha.
         log_high: upper end, likewise.
         confidence: of the interval.
-        detectable: the detection limit: the smallest slowdown that would have been found with
-            99 %, as a share.
+        detectable: the detection limit: the smallest slowdown that would have been found with 99 %,
+            as a share.
     """
 
     observations: int
@@ -168,7 +170,7 @@ class Evidence:
 
     @property
     def needed(self) -> float:
-        """The slowdown that an estimate without error would have to exceed, as a share."""
+        """Return the slowdown that an estimate without error would have to exceed, as a share."""
         (_, end), (below, _) = self.margin.logs, self.systematic.reach(self.margin)
         return math.expm1(end + below)
 
@@ -190,15 +192,15 @@ class Judgement:
         base_value: median of the base; `None` if it has none.
         other_value: median of the other side, likewise.
         ratio: other to base; from pairs of rounds if there are any, not from the two medians.
-        low: lower end of the interval of the ratio that the verdict was reached by.
+        low: lower end of the ratio's interval behind the verdict.
         high: upper end.
-        verdict: what is concluded.
-        cause: why.
+        verdict: the conclusion.
+        cause: the reason for it.
         detail: the cause in words, a clause without a full stop.
         exploratory: the metric is not one of the primary ones of its operation, so it is corrected
             in a family apart.
-        advisory: the sides are of different runs, so changes of the machine between them count
-            as well.
+        advisory: the sides are of different runs, so changes of the machine between them count as
+            well.
         decides: whether the exit code follows it.
         evidence: the numbers; `None` if none were needed or available.
     """
@@ -224,29 +226,29 @@ class Judgement:
 
     @property
     def key(self) -> str:
-        """Operation and case, as given on the command line."""
+        """Return operation and case, as given on the command line."""
         return f"{self.operation}/{self.case}"
 
     @property
     def word(self) -> str:
-        """The verdict as people read it: of a count, that there is more or less of it."""
+        """Return the verdict as people read it; for counts, `MORE` or `FEWER`."""
         if self.cause is Cause.EXACT:
             return _WORDS_OF_COUNTS.get(self.verdict, self.verdict.value)
         return self.verdict.value
 
     @property
     def is_final(self) -> bool:
-        """Whether it stands whatever further rounds show, as each look has its part of alpha."""
+        """Return whether further rounds cannot change it, since each look has its part of alpha."""
         return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
 
     @property
     def is_open(self) -> bool:
-        """Whether more rounds could change it."""
+        """Return whether more rounds could change it."""
         return self.verdict is Verdict.INCONCLUSIVE
 
     @property
     def percent(self) -> float | None:
-        """Change in percent of the base; positive if the metric grew."""
+        """Return the change in percent of the base; positive if the metric grew."""
         return None if self.ratio is None else 100 * (self.ratio - 1)
 
 
@@ -269,21 +271,20 @@ class Overall:
 
 @dataclass(frozen=True)
 class Power:
-    """What slowdown a gate could have found, and whether that is what was asked for.
+    """The slowdown that a gate could have found, and whether it meets the request.
 
-    Shares are of the base's value; infinite for a figure on which nothing could be concluded.
+    Shares are of the base's value; infinite for a figure without a conclusion.
 
     Args:
         detect: the slowdown that is to be found in any figure, as a share.
         floor_us: in short figures it is to be found only from this many microseconds on.
         figures: how many figures were tested or still could be.
         short: how many of them are not decided, and need a larger slowdown than asked for.
-        worst: the figure that needs most, relative to what is asked for.
-        worst_share: what it needs.
-        median_share: what half of the figures need at most.
-        noise: where the noise comes from, a clause, if a figure falls short; else empty.
-        common: share of the noise that all figures of a process have in common; `None` where it
-            cannot be told.
+        worst: the figure that needs the largest slowdown, relative to the requested one.
+        worst_share: the slowdown that it needs.
+        median_share: the slowdown that half of the figures need at most.
+        noise: the source of the noise, a clause, if a figure falls short; else empty.
+        common: share of the noise that all figures of a process have in common; `None` if unknown.
         sentence: all that as text, without a line break.
     """
 
@@ -300,7 +301,7 @@ class Power:
 
     @property
     def falls_short(self) -> bool:
-        """Whether a slowdown as large as asked for could have been missed."""
+        """Return whether a slowdown as large as asked for could have been missed."""
         return self.short > 0
 
 
@@ -309,21 +310,21 @@ class Judged:
     """A whole comparison.
 
     Args:
-        title: what is compared, one line.
-        subject: of what, on which machine, and whether the results are right: a clause, or empty.
-        self_checks: those that failed in the runs that are compared, a sentence for each run.
-        sorted_by: name of the order that was asked for; empty where judgements are in that of the
+        title: the compared sides, one line.
+        subject: the config, the machine, and whether the results are right: a clause, or empty.
+        self_checks: the ones that failed in the compared runs, a sentence for each run.
+        sorted_by: name of the requested order; empty where judgements are in the order of the
             cases.
         base: label of the side that the others are compared with.
         others: labels of the others.
         judgements: on every metric of every case.
         overall: per operation, metric and side.
         facts: how it was done, a sentence each.
-        scope: what of it is shown and counts, if not all, a sentence each.
+        scope: the part that is shown and counts, if not all, a sentence each.
         warnings: reasons not to trust it, a clause each.
-        power: what slowdown a gate could have found; `None` where nothing was timed in rounds.
-        unseen: what it cannot see at all, a sentence that reports begin with; empty if there is no
-            such thing.
+        power: the slowdown that a gate could have found; `None` where nothing was timed in rounds.
+        unseen: effects that it cannot see at all, a sentence that reports begin with; empty if
+            there are none.
     """
 
     title: str
@@ -342,23 +343,23 @@ class Judged:
 
     @property
     def deciding(self) -> list[Judgement]:
-        """The judgements that the exit code follows."""
+        """Return the judgements that the exit code follows."""
         return [judgement for judgement in self.judgements if judgement.decides]
 
     def count(self, verdict: Verdict) -> int:
-        """How many judgements have a verdict."""
+        """Count the judgements that have a verdict."""
         return sum(judgement.verdict is verdict for judgement in self.judgements)
 
 
 def tally_of(judged: Judged) -> str:
-    """Count the verdicts that the exit code follows, and those of other metrics apart."""
+    """Count the verdicts that the exit code follows, and apart from them the exploratory ones."""
     others = [judgement for judgement in judged.judgements if not judgement.decides]
     apart = f"; exploratory metrics (they do not decide): {tally(others)}" if others else ""
     return f"{tally(judged.deciding)}{apart}"
 
 
 def tally(judgements: Iterable[Judgement]) -> str:
-    """How many judgements have which verdict, in words, the worst first; `none` without any."""
+    """Count judgements by verdict, in words, the worst first; `none` without any."""
     counted = Counter(
         (WORST_FIRST.index(each.verdict), each.word != each.verdict.value, each.word)
         for each in judgements

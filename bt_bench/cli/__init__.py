@@ -9,7 +9,7 @@ from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_termin
 
 
 def main() -> None:
-    """Entry point of `bt-bench`."""
+    """Run `bt-bench`: the entry point."""
     run_no_code_of_judged_trees(sys.argv[1:])
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()

@@ -35,18 +35,18 @@ READ = "Read"
 
 PREFIX = "BT_BENCH_"
 SUITE_VARIABLE = f"{PREFIX}SUITE"
-# The last is of the tests, which pass it on to the commands that they run.
+# TEST_GPU belongs to the tests, which pass it on to the commands that they run.
 VARIABLES_WITHOUT_OPTION = frozenset(PREFIX + name for name in ("COMMIT", "PYTHONPATH", "TEST_GPU"))
 
 
 class _Types:
-    """Leaves out types that Typer shows in help and that tell nothing.
+    """A mixin that keeps Typer from showing types that carry no information in help.
 
-    Those are `<bool>` beside a flag, which takes no value, and `<str>` beside an argument.
+    Hidden are `<bool>` beside a flag, which takes no value, and the type beside an argument.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """All parameters, `--help` included."""
+        """Return all parameters, `--help` included."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for parameter in parameters:
             if isinstance(parameter, TyperArgument):
@@ -65,12 +65,12 @@ class Command(_Types, TyperCommand):
 
 
 class SuiteCommand(Command):
-    """A command of a suite, which is loaded only when it is called.
+    """A command of a suite. The suite is loaded only when the command is called.
 
     Args:
         ref: the suite.
-        name: of the command.
-        text: its help.
+        name: name of the command.
+        text: its help text.
     """
 
     def __init__(self, ref: SuiteRef, name: str, text: str | None) -> None:
@@ -78,7 +78,10 @@ class SuiteCommand(Command):
         self._ref = ref
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
-        """Read its arguments. This process decides on nothing then but what the suite says."""
+        """Load the suite into this process, and parse the command's arguments.
+
+        From then on this process decides nothing itself: it only runs the suite's command.
+        """
         from bt_bench.protocol import load_suite, run_suites_here
 
         run_suites_here()
@@ -89,14 +92,14 @@ class SuiteCommand(Command):
 
 
 class Commands(_Types, TyperGroup):
-    """The commands of bt-bench, and those of the suite that `--suite` names before them."""
+    """The commands of bt-bench, and the commands of the suite that a preceding `--suite` names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name; one of the suite where bt-bench has none of that name."""
+        """Return a command by its name: bt-bench's own if there is one, else the suite's."""
         return super().get_command(ctx, cmd_name) or _commands_of(ctx).get(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names; those of a suite only if one is named, since it is loaded for that."""
+        """Return all names. A suite is loaded for its names only if `--suite` names it."""
         named = _named_suite(ctx) is not None
         return [*super().list_commands(ctx), *(_commands_of(ctx) if named else ())]
 
@@ -122,7 +125,7 @@ def _commands_of(ctx: Any) -> dict[str, SuiteCommand]:
 
 
 def _told_commands(ref: SuiteRef) -> dict[str, str | None]:
-    """The help of each command of a suite, by its name; called where the suite runs."""
+    """Return the help of each command of a suite, by name. Called where the suite runs."""
     from bt_bench.protocol import load_suite, running
 
     suite = load_suite(ref)
@@ -163,7 +166,7 @@ def _main(
         typer.Option(
             "--suite",
             metavar="DIR",
-            is_eager=True,  # so that `--help` behind it has the suite's commands
+            is_eager=True,  # a `--help` after it then lists the suite's commands
             help="Use this suite in the command that follows; adds the suite's own commands.",
             autocompletion=completion.suites,
         ),
@@ -180,7 +183,7 @@ def _main(
 
 
 def _warn_of_unused(ctx: Any) -> None:
-    """Says which environment variables look like those of bt-bench, and are none."""
+    """Warn about environment variables that start with `BT_BENCH_` but are not used."""
     given = sorted(name for name in os.environ if name.startswith(PREFIX))
     if not given:
         return

@@ -1,4 +1,4 @@
-"""`--baseline` and `--save-baseline`: results under a name, to compare with later."""
+"""`--baseline` and `--save-baseline`: results stored under a name, for later comparisons."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def stored_baseline(reports: Path, name: str) -> Given:
 
 
 class Saving:
-    """A `--save-baseline`, checked to be possible before anything is compared.
+    """A `--save-baseline`, validated before anything is compared.
 
-    Only what was compared is stored: a file that has changed in between is refused.
+    Only the file that was compared is stored: a file that has changed since is refused.
     """
 
     def __init__(self, reports: Path, name: str, source: Given) -> None:
@@ -44,7 +44,7 @@ class Saving:
         self._digest = _digest(self._text())
 
     def save(self) -> None:
-        """Stores the file, unless it cannot be a baseline."""
+        """Store the file, unless it cannot be a baseline."""
         from bt_bench.results import parse_compact, save_baseline, why_no_baseline
 
         text = self._text()
@@ -64,7 +64,7 @@ class Saving:
 
 
 def _no_file(source: Given) -> str | None:
-    """What an argument is that cannot be read twice, for messages; `None` if it may be a file."""
+    """Describe an argument that cannot be read twice, for messages; `None` if it may be a file."""
     if source.path == "-":
         return "stdin"
     if source.is_folder:

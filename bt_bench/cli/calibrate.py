@@ -79,7 +79,7 @@ def calibrate(
 
 
 def _check_new_file(path: Path) -> None:
-    """Refuses a path that cannot be written, before anything is measured."""
+    """Refuse a path that cannot be written, before anything is measured."""
     from bt_bench.base.errors import UsageError
 
     if path.exists():

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bt_bench.runs import Explored, Found, Outcome
     from bt_bench.worker import Unreached
 
-MOST_PLACES = 5  # of those not reached, in the terminal
+MOST_PLACES = 5  # unreached places listed in the terminal
 
 
 def check(
@@ -188,7 +188,7 @@ def check(
         print(f"bt-bench: warning: {visible(warnings[-1])}", file=sys.stderr, flush=True)
 
     explored: list[Explored] = []
-    again: dict[str, str] = {}  # what `--scenario` needs to show a variant's fault
+    again: dict[str, str] = {}  # by variant: words after `--scenario` that reproduce its fault
     known = load_suite(spec.suite)
     recipes: Sequence[Recipe] = ()
     numbers = range(0)
@@ -204,10 +204,10 @@ def check(
     with ExitStack() as at_end, worker_for(spec, entries, device, traceback=traceback) as worker:
         at_end.callback(references.close)
         if recipes or numbers:
-            references.start()  # it takes as long to start as some checks
+            references.start()  # its start takes as long as some checks
         kind = worker.hello.device
         workers = [worker]
-        # One process alone has played before what a stored scenario needs.
+        # A stored scenario may depend on scenarios played before it in the same process.
         for _ in range(1, 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
             workers.append(worker_for(spec, entries, kind, traceback=traceback))
             at_end.callback(workers[-1].close)
@@ -299,7 +299,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def _summed_up(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Per variant, a line for the checks that passed, and one for each reason to skip some."""
+    """Yield per variant a line for the checks that passed, and a line per reason for skipping."""
     for variant in dict.fromkeys(outcome.variant for outcome in outcomes):
         its = [each for each in outcomes if each.variant == variant]
         passed = [each for each in its if each.reason is None]
@@ -314,7 +314,7 @@ def _summed_up(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _number_of(outcomes: Sequence[Outcome]) -> str:
-    """`24 checks of 12 workloads`."""
+    """Return a count such as `24 checks of 12 workloads`."""
     workloads = len({outcome.workload for outcome in outcomes})
     checks = f"{len(outcomes)} check{'s' * (len(outcomes) != 1)}"
     return f"{checks} of {workloads} workload{'s' * (workloads != 1)}"
@@ -323,7 +323,7 @@ def _number_of(outcomes: Sequence[Outcome]) -> str:
 def _wanted(
     scenario: str | None, explore: str | None, seed: int | None, *, deep: bool
 ) -> range | Path:
-    """The scenarios to play, by their numbers or in a file."""
+    """Return the scenarios to play: their numbers, or the file that holds them."""
     from bt_bench.runs import SCENARIOS
 
     if scenario is None:
@@ -361,25 +361,25 @@ def _words(*options: tuple[object, ...]) -> list[str]:
 
 
 def _again(one: Explored, repeating: list[str], scenario: str) -> str:
-    """Return the command that shows a fault again; empty without one.
+    """Return the command that reproduces a fault; empty without one.
 
     Args:
-        one: how the variant did.
-        repeating: words that the command needs besides variant and scenario.
-        scenario: what it needs after `--scenario`, as typed.
+        one: the variant's result.
+        repeating: words of the command besides variant and scenario.
+        scenario: the command's words after `--scenario`, as typed.
     """
     words = ["bt-bench", "check", *repeating, "--variants", one.variant, "--scenario"]
     return f"{shlex.join(words)} {scenario}" if scenario else ""
 
 
 def _by_numbers(found: Found) -> list[str]:
-    """Name scenarios where they are not stored: by what they are drawn from."""
+    """Return words that name scenarios by numbers, seed and depth, where they are not stored."""
     source = found.needs[-1].source
     return [_numbers_of(found), "--seed", str(source.seed), *["--deep"] * source.deep]
 
 
 def _stored(suite: Suite, one: Explored) -> str:
-    """Store a fault, and return the name of the file; empty if it cannot be written."""
+    """Store a fault, and return the name of its file; empty if it cannot be written."""
     from bt_bench.config import read_settings
     from bt_bench.runs import store_found
 
@@ -398,7 +398,7 @@ def _stored(suite: Suite, one: Explored) -> str:
 
 
 def _numbers_of(found: Found) -> str:
-    """Name the scenarios that show a fault by their numbers."""
+    """Return the numbers of the scenarios that reproduce a fault, such as `17` or `0-17`."""
     numbers = [recipe.source.number for recipe in found.needs] or [found.number]
     return f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
@@ -413,10 +413,10 @@ def _explored_text(one: Explored, of: str, again: str, *, paths: bool) -> str:
     """Return one variant's lines.
 
     Args:
-        one: how it did.
-        of: where its scenarios are from.
-        again: the command that shows its fault again; empty without one.
-        paths: whether to list what scenarios did not reach.
+        one: the variant's result.
+        of: the source of its scenarios.
+        again: the command that reproduces its fault; empty without one.
+        paths: whether to list code that no scenario reached.
     """
     if one.skipped:
         return f"skipped {one.variant} · explored · {one.skipped}"
@@ -447,7 +447,7 @@ def _explored_text(one: Explored, of: str, again: str, *, paths: bool) -> str:
 
 
 def _unreached(one: Explored) -> str:
-    """Say what `--require-paths` misses of a variant; empty if it misses nothing."""
+    """Describe the code that makes `--require-paths` fail for a variant; empty if none does."""
     if one.skipped or one.found is not None:
         return ""
     if one.coverage is None:
@@ -463,17 +463,17 @@ def _unreached(one: Explored) -> str:
 
 
 def _unexcused(one: Explored) -> list[Unreached]:
-    """Lines of its own code that were not reached, and that nothing excuses."""
+    """Return the unreached lines of a variant's own code that no comment excuses."""
     unreached = one.coverage.unreached if one.coverage is not None else ()
     return [each for each in unreached if not each.excuse]
 
 
 def _coverage_lines(one: Explored, *, listed: bool) -> list[str]:
-    """Tell what scenarios reached of a variant's own code.
+    """Return lines about the coverage of a variant's own code; none unless `listed`.
 
     Args:
-        one: how it did.
-        listed: whether to say what they did not reach.
+        one: the variant's result.
+        listed: whether to list coverage and unreached code.
     """
     if one.coverage is None or not one.coverage.total or not listed:
         return []
@@ -496,7 +496,7 @@ def _coverage_lines(one: Explored, *, listed: bool) -> list[str]:
 
 
 def _branches_text(explored: Sequence[Explored]) -> str:
-    """Count the branches of the variants' own code, and those that went both ways."""
+    """Count the branches of the variants' own code, and the ones that went both ways."""
     known = [one.coverage for one in explored if one.coverage is not None]
     branches, both = (sum(getattr(one, name) for one in known) for name in ("branches", "both"))
     if not branches:

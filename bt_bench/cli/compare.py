@@ -40,7 +40,7 @@ SHOWING = "Output and exit code"
 BASELINES = "Stored baselines"
 
 MOST_PERCENT = 1000.0
-"""More than ten times as slow: larger than any sensible threshold."""
+"""The largest threshold: more than ten times as slow is beyond any sensible one."""
 
 
 def compare(
@@ -335,7 +335,7 @@ def _report(
     failing: Collection[FailOn],
     show_all: bool,
 ) -> ExitCode:
-    """Compares, and writes all outputs before it reports the outcome."""
+    """Compare, and write all outputs before the outcome is reported."""
     from bt_bench.analysis import judge, match_sides, not_compared
     from bt_bench.config import planned_variants
     from bt_bench.report import explanation_document, print_document
@@ -351,7 +351,7 @@ def _report(
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
-    """Where the report goes; with --explain, which needs stdout, only to files."""
+    """Return where the report goes; with `--explain`, which needs stdout, only to files."""
     outputs = parse_outputs(formats, as_json)
     if explain is None:
         return outputs
@@ -372,7 +372,7 @@ def _spec(config: str | None) -> SweepSpec | None:
 def _rules(
     threshold: float | None, alpha: float | None, correction: str, spec: SweepSpec | None
 ) -> Rules:
-    """The rules by flag, else by the `gate` of a config, else the defaults."""
+    """Return the rules set by flags, else by the `gate` section of a config, else the defaults."""
     from bt_bench.analysis import Correction, Rules
 
     if correction not in list(Correction):
@@ -394,7 +394,7 @@ def _rules(
 
 
 def _floors(texts: Sequence[str]) -> dict[str, float]:
-    """The floors of `--floor` by pattern of metric names."""
+    """Parse `--floor` options into amounts by pattern of metric names."""
     floors = {}
     for text in texts:
         pattern, _, amount = text.rpartition("=")

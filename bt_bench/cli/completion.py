@@ -1,7 +1,7 @@
-"""What a shell offers for a word that is not complete yet.
+"""Completions that a shell offers for a partial word.
 
-It asks on each press of a key, amid what is being typed. So nothing here loads torch, and what goes
-wrong is not told: there is then nothing to offer.
+The shell asks on each press of Tab, in the middle of a command line. So nothing here loads torch,
+and errors are swallowed: there is then simply nothing to offer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ YAML = (".yaml", ".yml")
 
 
 def _quietly(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offer:
-    # Typer reads these annotations, so that it does not do to wrap with those of `offer`.
+    # Typer reads these annotations, so `functools.wraps(offer)` would not do.
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             with redirect_stderr(io.StringIO()):
@@ -36,7 +36,7 @@ def _quietly(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offer:
 
 
 def _in_list(names: Callable[[typer.Context], Iterable[str]]) -> Offer:
-    """Offers names for the last place of `a,b,…`, without those before it."""
+    """Offer names for the last place of `a,b,…`, without the names already typed."""
 
     def offer(ctx: typer.Context, incomplete: str) -> Iterable[str]:
         head, comma, _ = incomplete.rpartition(",")
@@ -47,18 +47,18 @@ def _in_list(names: Callable[[typer.Context], Iterable[str]]) -> Offer:
 
 
 def one_of(*names: str) -> Offer:
-    """Offers these."""
+    """Offer these names."""
     return _quietly(lambda _ctx, _incomplete: names)
 
 
 def any_of(*names: str) -> Offer:
-    """Offers these for each place of `a,b,…`."""
+    """Offer these names for each place of `a,b,…`."""
     return _in_list(lambda _ctx: names)
 
 
 @_quietly
 def configs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Stock configs, YAML files, and folders on the way to them."""
+    """Offer stock configs, YAML files, and the folders that lead to them."""
     from bt_bench.config import stock_config_names
 
     folder = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
@@ -70,13 +70,13 @@ def configs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 
 def _is_shown(path: str, incomplete: str) -> bool:
-    """Whether it is no hidden file, or one whose dot is typed already."""
+    """Return whether a file is not hidden, or its dot has been typed already."""
     return not Path(path).name.startswith(".") or Path(incomplete).name.startswith(".")
 
 
 @_quietly
 def suites(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    """The suites that come with bt-bench, and folders that hold one."""
+    """Offer the suites that come with bt-bench, and folders that hold one."""
     from bt_bench.protocol import shipped_suites
 
     return [*shipped_suites(), *sorted(str(path.parent) for path in Path().glob("*/suite.py"))]
@@ -84,7 +84,7 @@ def suites(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 
 @_in_list
 def variants(ctx: typer.Context) -> Iterable[str]:
-    """The suite's variants, and those of `--kernels`; none is run."""
+    """Offer the variants of the suite and of `--kernels`, without running any."""
     from bt_bench.cli.loading import kernel_folders
     from bt_bench.variants import REFERENCE, find_variants
 
@@ -94,23 +94,23 @@ def variants(ctx: typer.Context) -> Iterable[str]:
 
 @_in_list
 def operations(ctx: typer.Context) -> Iterable[str]:
-    """The operations of the suite."""
+    """Offer the operations of the suite."""
     return list(map(str, _suite(ctx).operations))
 
 
 @_in_list
 def cases(ctx: typer.Context) -> Iterable[str]:
-    """The cases of the config that was typed before."""
+    """Offer the cases of the config that was typed before."""
     from bt_bench.cli.loading import load_spec
 
-    # An option without its value ends the parser, before it takes the words that are arguments.
+    # An option that lacks its value stops the parser before it has assigned the arguments.
     config = ctx.params.get("config") or next(iter(ctx.args), "quick")
     spec = load_spec(config, suite=_suite_given(ctx), overrides=ctx.params.get("overrides"))
     return [case.name for case in spec.cases]
 
 
 def _recorded(ctx: typer.Context) -> list[VariantResult]:
-    """The results that were typed before, as far as they are folders or files of results."""
+    """Return the results in the folders and files that were typed before; others are skipped."""
     from bt_bench.base.errors import UsageError
     from bt_bench.results import RunFolder, read_result, read_run
 
@@ -129,27 +129,27 @@ def _recorded(ctx: typer.Context) -> list[VariantResult]:
 
 @_in_list
 def recorded_variants(ctx: typer.Context) -> Iterable[str]:
-    """The variants of the results that were typed before."""
+    """Offer the variants of the results that were typed before."""
     return dict.fromkeys(result.variant.name for result in _recorded(ctx))
 
 
 @_in_list
 def recorded_operations(ctx: typer.Context) -> Iterable[str]:
-    """The operations that they have."""
+    """Offer the operations of these results."""
     cases = (case for result in _recorded(ctx) for case in result.cases)
     return dict.fromkeys(str(case.operation) for case in cases)
 
 
 @_in_list
 def recorded_cases(ctx: typer.Context) -> Iterable[str]:
-    """The cases that they have."""
+    """Offer the cases of these results."""
     cases = (case for result in _recorded(ctx) for case in result.cases)
     return dict.fromkeys(case.case for case in cases)
 
 
 @_quietly
 def formats(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    """Formats of verdicts."""
+    """Offer the formats for verdicts."""
     from bt_bench.report import FORMATS
 
     return FORMATS
@@ -157,7 +157,7 @@ def formats(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 
 @_quietly
 def baselines(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    """Stored baselines."""
+    """Offer stored baselines."""
     from bt_bench.cli.baselines import reports_folder
     from bt_bench.results import baseline_names
 
@@ -166,7 +166,7 @@ def baselines(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 
 
 def _suite_given(ctx: typer.Context) -> str | None:
-    """The value of `--suite`, behind the command or before it."""
+    """Return the value of `--suite`, given after the command or before it."""
     before = ctx.parent.params.get("suite") if ctx.parent is not None else None
     return ctx.params.get("suite") or before
 

@@ -1,4 +1,4 @@
-"""What `bt-bench sweep` says before it measures: its plan, and that it will take long."""
+"""The messages of `bt-bench sweep` before it measures: its plan, and a warning if it takes long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG_S = 600.0
 def show_plan(
     spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello, as_json: bool
 ) -> ExitCode:
-    """Prints what a sweep would run, what it needs, and about how long it takes."""
+    """Print the cases that a sweep would run, the memory they need, and the estimated time."""
     from bt_bench.base import format_bytes
     from bt_bench.runs import duration_text, estimate_seconds
 
@@ -55,7 +55,7 @@ def show_plan(
 
 
 def warn_if_long(spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello) -> None:
-    """Says on stderr that a sweep takes long where kernels are interpreted, and what to do."""
+    """Warn on stderr if interpreted kernels would make a sweep long, with ways to shorten it."""
     from bt_bench.runs import duration_text, estimate_seconds
 
     seconds = estimate_seconds(spec, len(entries), hello.device)

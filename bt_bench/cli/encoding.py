@@ -1,4 +1,4 @@
-"""Output on a terminal or in a file whose encoding lacks some characters."""
+"""Output to a terminal or file whose encoding lacks some characters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INSTEAD_OF = {
     "surrogatepass": _SPELL,
     "surrogateescape": _SPELL_OR_PUT_BACK,  # as in the locale C, where Python is not in UTF-8 mode
 }
-"""For each way to treat what an encoding lacks that would raise, another one that does not."""
+"""Error handlers that replace the ones that would raise on a character the encoding lacks."""
 
 _BYTES = 0xDC00
-"""Where Python has bytes that it could not decode: above this code."""
+"""Offset of the surrogates that stand for bytes Python could not decode."""
 
 _SPELLED = {
     "µ": "u",
@@ -41,20 +41,20 @@ _SPELLED = {
 
 
 def spell_what_streams_lack() -> None:
-    """Has stdout and stderr spell characters that their encoding lacks, rather than raise.
+    """Make stdout and stderr spell out characters that their encoding lacks, rather than raise.
 
     `µ` becomes `u`, `×` becomes `x`; a character without such a spelling becomes its code, as
-    Python escapes it. UTF-8 has all characters, so nothing changes there. Bytes that came from
-    outside, as in the name of a file, are put back where the stream would have done so.
+    Python escapes it. Nothing changes in UTF-8, which has all characters. Undecodable bytes, as in
+    a file name, are written back as they were if the stream would have done so.
     """
     codecs.register_error(_SPELL, _spell)
     codecs.register_error(_SPELL_OR_PUT_BACK, _spell_or_put_back)
-    # Python has stderr always write codes, whatever it was asked for.
+    # Python always uses `backslashreplace` for stderr, whatever was requested.
     for stream, ways in (
         (sys.stdout, _INSTEAD_OF),
         (sys.stderr, _INSTEAD_OF | {"backslashreplace": _SPELL}),
     ):
-        # Only text streams: tests and notebooks put others in their place.
+        # Tests and notebooks may have replaced these with streams that cannot be reconfigured.
         way = ways.get(getattr(stream, "errors", ""))
         if way is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=way)

@@ -1,4 +1,4 @@
-"""Turns exceptions into messages and exit codes, for all commands."""
+"""The conversion of exceptions into messages and exit codes, for all commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parameters, None]:
-    """Wraps a command so that it exits with its exit code, and prints errors as messages."""
+    """Wrap a command to exit with its exit code and to print errors as messages."""
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -46,7 +46,7 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
                 print(f"bt-bench: error: {visible(line)}", file=sys.stderr)
             if isinstance(error, ForeignCodeError):
                 sys.stderr.flush()
-                os._exit(code)  # nothing that was registered to run at the end does
+                os._exit(code)  # skips every exit handler that foreign code registered
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             print("bt-bench: interrupted", file=sys.stderr)
@@ -67,14 +67,14 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
 
 
 def say(text: str) -> None:
-    """Says something on stderr, as a line of its own."""
+    """Print a message on stderr, on a line of its own."""
     print(f"bt-bench: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def visible(line: str) -> str:
-    """A line with control characters spelled out, so that a terminal does not obey them.
+    """Return a line with control characters escaped, to keep a terminal from obeying them.
 
-    Those count too that turn the direction of text, or break lines.
+    These include characters that change the direction of text or break lines.
     """
     return "".join(
         character
@@ -92,7 +92,7 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _present(stream: TextIO | None) -> TextIO:
-    """A stream that exists and ignores errors of a closed pipe or terminal.
+    """Return a stream that exists and ignores errors of a closed pipe or terminal.
 
     The reader of stdout may go away, as in `| head`. The command then continues and ends with its
     proper exit code.

@@ -1,4 +1,4 @@
-"""Choose the failed checks that `bt-bench check` prints in full, and count the others."""
+"""The choice of failed checks that `bt-bench check` prints in full, and counts of the others."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     Failure = tuple[ReasonCode, str]  # code, and message without its place
 
 MOST_IN_FULL = 3
-"""Failures of a variant that are printed in full, if they differ: as many as fit one screen."""
+"""Distinct failures of a variant that are printed in full: as many as fit on one screen."""
 
 _NAMED = 3
 
 
 @dataclass
 class _OfVariant:
-    """Hold the failures of a variant.
+    """The failures of a variant.
 
     Args:
         places: workload and operation of each check that failed, by failure.
-        hidden: how many checks failed and were not printed, by code and operation.
+        hidden: numbers of checks that failed and were not printed, by code and operation.
     """
 
     places: dict[Failure, list[str]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class _OfVariant:
 
 
 class Failures:
-    """Keep the failed checks of all variants as they come.
+    """The failed checks of all variants, collected as they come.
 
     Args:
         show_all: print each of them in full.
@@ -47,9 +47,10 @@ class Failures:
         self._variants: dict[str, _OfVariant] = {}
 
     def is_shown(self, outcome: Outcome) -> bool:
-        """Decide whether to print a failed check in full, and keep it; it has a reason.
+        """Record a failed check, and return whether to print it in full.
 
-        The first few of a variant are printed that differ in more than the place.
+        For each variant, the first few failures that differ in more than their place are printed. A
+        check without a reason is not recorded, and is printed.
         """
         reason = outcome.reason
         if self._show_all or reason is None:
@@ -68,7 +69,8 @@ class Failures:
     def lines(self) -> Iterator[str]:
         """Yield lines that account for the failed checks that were not printed.
 
-        They name the places where all failures are known from those in full, and else are counts.
+        If every distinct failure of a variant was printed, the lines name the other places of each.
+        Else they are counts.
         """
         for variant, of_variant in self._variants.items():
             if len(of_variant.places) <= MOST_IN_FULL:

@@ -1,4 +1,4 @@
-"""Find the run that is meant where a command names none."""
+"""The run that a command uses if it is given none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bt_bench.cli.exits import say
 
 
 def latest_run(reports: Path | None = None) -> str:
-    """Return the folder of the latest run, and say on stderr which it is.
+    """Return the folder of the latest run, and print it on stderr.
 
     Args:
-        reports: the folder of runs; `None`: the one of the environment or of the settings.
+        reports: the folder of runs; `None`: the one in the environment or the settings.
 
     Raises:
         UsageError: if there is no run.

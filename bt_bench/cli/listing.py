@@ -37,7 +37,7 @@ _COUNTED = {
 
 
 class What(StrEnum):
-    """Name what is listed."""
+    """The sections to list."""
 
     ALL = "all"
     METRICS = "metrics"

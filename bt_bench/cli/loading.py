@@ -1,4 +1,4 @@
-"""Load what a command line names: configs, variants and operations, folders of kernels."""
+"""Loading by command-line values: configs, variants and operations, folders of kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def names_given(option: str, text: str | None) -> list[str] | None:
-    """`a,b` as a list; `None` where the option was not given.
+    """Return `a,b` as a list; `None` where the option was not given.
 
     Raises:
         UsageError: if there is no name in it.
@@ -27,7 +27,7 @@ def names_given(option: str, text: str | None) -> list[str] | None:
 
 
 def joined(patterns: Sequence[str] | None) -> str | None:
-    """The patterns of all `-k` as one text; `None` without any."""
+    """Join the patterns of all `-k` into one text; `None` without any."""
     return ",".join(patterns) if patterns else None
 
 
@@ -37,7 +37,7 @@ def kernel_folders(
     """Return folders of variants by flag or environment, else the config's, else the project's.
 
     Args:
-        folders: by flag or environment.
+        folders: folders by flag or environment.
         spec: the config.
         start: a folder of the project; `None`: the working directory.
     """
@@ -59,7 +59,7 @@ def load_spec(
     select: Sequence[str] | None = None,
     overrides: Sequence[str] | None = None,
 ) -> SweepSpec:
-    """The config with the options of the command line."""
+    """Load the config, with the options of the command line applied."""
     from bt_bench.config import load_config
 
     return load_config(

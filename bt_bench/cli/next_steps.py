@@ -1,4 +1,4 @@
-"""The commands that a report ends with, in a form that works when pasted here."""
+"""The commands at the end of a report, ready to be pasted into the user's shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "bt-bench"
 
 
 def program() -> str:
-    """How to call this program again: `bt-bench` if that is this installation, else by its path."""
+    """Return how to call this program: `bt-bench` if PATH finds this installation, else a path."""
     installed = Path(sys.executable).parent / PROGRAM
     on_path = shutil.which(PROGRAM)
     if on_path is not None and installed.exists() and Path(on_path).samefile(installed):
@@ -30,13 +30,13 @@ def program() -> str:
 
 
 def _near(path: Path) -> str:
-    """The path as seen from the working directory, if it lies below that."""
+    """Return the path relative to the working directory, if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def command(*arguments: object, called: str | None = None) -> str:
-    """A command line of this program, quoted for a shell."""
+    """Return a command line of this program, quoted for a shell."""
     return f"{called or program()} {shlex.join(map(str, arguments))}"
 
 
@@ -50,16 +50,16 @@ def resume_command(
     kernels: Iterable[object] = (),
     profile: bool = False,
 ) -> str:
-    """The command that goes on with a run.
+    """Return the command that resumes a run.
 
     Args:
-        folder: of the run.
-        device: as `--device` takes it.
-        sources: of vLLM, as `--vllm-source` takes them.
-        called: how the program is called; as it can be called here if `None`.
+        folder: folder of the run.
+        device: value for `--device`.
+        sources: values for `--vllm-source`.
+        called: the program's name in the command; `None`: as it can be called here.
         suite: folder of a user's suite.
-        kernels: folders of variants, as `--kernels` takes them.
-        profile: whether it also profiles cases.
+        kernels: values for `--kernels`.
+        profile: whether the run also profiles cases.
     """
     given = [] if suite is None else ["--suite", suite]
     given += [part for kernel in kernels for part in ("--kernels", kernel)]
@@ -69,7 +69,7 @@ def resume_command(
 
 
 def _given(arguments: Sequence[str], option: str) -> list[str]:
-    """The values of an option in a command line."""
+    """Return the values of an option in a command line."""
     found: list[str] = []
     for index, argument in enumerate(arguments):
         if argument == option:
@@ -82,12 +82,12 @@ def _given(arguments: Sequence[str], option: str) -> list[str]:
 def next_lines(
     folder: Path, results: Sequence[VariantResult], called: str | None = None
 ) -> Iterator[str]:
-    """What the folder of a run holds, and what to do with it; lines that no terminal may fold.
+    """Yield lines about a run's folder and the next commands; a terminal must not wrap them.
 
     Args:
-        folder: of the run.
-        results: of its variants.
-        called: how the program is called; as it can be called here if `None`.
+        folder: folder of the run.
+        results: results of its variants.
+        called: the program's name in commands; `None`: as it can be called here.
     """
     yield visible(f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)")
     commands = []
@@ -104,7 +104,7 @@ def next_lines(
         commands.append(again)
     compared = _comparable(results)
     if compared:
-        # What failed is left out: it would only fail the comparison, too.
+        # Variants that failed are left out: they would only fail the comparison, too.
         some = [] if len(compared) == len(results) else ["--variants", ",".join(compared[1:])]
         commands.append(command("compare", folder, *some, called=called))
     commands.append(command("show", folder, "--all", called=called))
@@ -113,7 +113,7 @@ def next_lines(
 
 
 def _folders_of(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """The folders that the config of a run names, which whoever continues it has to name too."""
+    """Return the folders in a run's config, which the command that resumes it has to name, too."""
     from bt_bench.base.errors import UsageError
     from bt_bench.config import planned_folders
 
@@ -124,7 +124,7 @@ def _folders_of(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _comparable(results: Sequence[VariantResult]) -> list[str]:
-    """The variants that did not fail, the base first; none if nothing can be compared."""
+    """Return the variants that did not fail, the base first; none if nothing can be compared."""
     from bt_bench.analysis import baseline_index
 
     failed = {

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they resolve to."""
+"""Options that several commands share, and the values they resolve to."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ VllmSourceOption = Annotated[
 
 
 def _device(text: str) -> DeviceChoice:
-    """The value of `--device`, or of its environment variable."""
+    """Parse the value of `--device`, or of its environment variable."""
     if not is_device_choice(text):
         raise typer.BadParameter(f"{text!r} is not a device; expected {DEVICE_CHOICES}")
     return text
@@ -97,11 +97,11 @@ def _device(text: str) -> DeviceChoice:
 def device_option(
     help_: str, default: str | bool = False, envvar: str | None = "BT_BENCH_DEVICE"
 ) -> Any:
-    """`--device`, as each command needs it.
+    """Return the option `--device`, as each command needs it.
 
     Args:
         help_: its help.
-        default: what `--help` shows as the default, if anything.
+        default: the default that `--help` shows, if any.
         envvar: the environment variable that may set it.
     """
     return typer.Option(
@@ -147,31 +147,31 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def print_json(document: object) -> None:
-    """Prints what `--json` asks for. Its import is late, as `--help` needs none."""
+    """Print the document of `--json`. The import of `json` is late, as `--help` needs none."""
     import json
 
     print(json.dumps(document, indent=2))
 
 
 def command_line() -> list[str]:
-    """The command as typed, for the record, with only the name of the program."""
+    """Return the command as typed, for the record, with only the name of the program."""
     from bt_bench.variants import encodable
 
     return [PROGRAM, *map(encodable, sys.argv[1:])]
 
 
 def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
-    """The device by flag or environment, then `[tool.bt-bench]`, then `auto`."""
+    """Return the device by flag or environment, else by `[tool.bt-bench]`, else `auto`."""
     from bt_bench.config import read_settings
 
     return choice or read_settings(Path.cwd()).device or "auto"
 
 
 def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
-    """Resolves `auto`; imports torch to find out.
+    """Resolve `auto`; imports torch to find out.
 
     Raises:
-        UsageError: when CUDA is asked for and cannot be used.
+        UsageError: when CUDA is requested and cannot be used.
     """
     from bt_bench.worker import choose_device
 
@@ -185,14 +185,14 @@ def choose_variants(
     *,
     by_name: bool = False,
 ) -> list[VariantEntry]:
-    """The files of the variants of a config; runs none of them.
+    """Return the variant files of a config, without running any.
 
     Args:
         spec: the config, with names from it or from the command line.
         folders: folders of variant files.
         vllm_sources: unpacked wheels for variants that wrap vLLM.
-        by_name: the names come from the command line. Otherwise opponents that are not there are
-            left out, with a note on stderr.
+        by_name: the names come from the command line. Otherwise opponents that are not available
+            are left out, with a note on stderr.
     """
     from bt_bench.protocol import load_suite
     from bt_bench.variants import choose, find_variants
@@ -206,10 +206,10 @@ def choose_variants(
 
 
 def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
-    """The config without variants that wrap code of others, the same for all revisions.
+    """Return the config without variants that wrap third-party code, equal in all revisions.
 
     Raises:
-        UsageError: if they were asked for by name, or nothing else is left.
+        UsageError: if such a variant was named on the command line, or no other is left.
     """
     from bt_bench.base.errors import UsageError
     from bt_bench.protocol import load_suite
@@ -227,14 +227,15 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
 
 
 def say_begin(spec: SweepSpec, entries: Sequence[VariantEntry]) -> None:
-    """Says what is about to run. Call it as early as that is known: all that follows takes seconds
-    before there is anything to show, most of them to load torch.
+    """Print the extent of the run on stderr, as soon as it is known.
+
+    Loading torch takes seconds afterwards, and there is nothing else to show until then.
     """
     say(f"{spec.name}: {extent(spec, entries)}; loading torch and the variants")
 
 
 def extent(spec: SweepSpec, entries: Sequence[VariantEntry]) -> str:
-    """How much is to be run, such as `1 case × 2 operations × 3 variants`."""
+    """Return the extent of a run, such as `1 case × 2 operations × 3 variants`."""
     counts = {
         "case": len(spec.cases),
         "operation": len(spec.operations),
@@ -250,7 +251,7 @@ def worker_for(
     *,
     traceback: bool = False,
 ) -> Supervisor:
-    """The worker process for a device and variants; a `with` block starts it."""
+    """Return the worker process for a device and variants; a `with` block starts it."""
     from bt_bench.worker import Supervisor, WorkerSetup, arms_of
     from bt_bench.worker.process.main import serve
 
@@ -259,7 +260,7 @@ def worker_for(
 
 
 def traceback_printer(wanted: bool) -> Callable[[str], None] | None:
-    """Prints tracebacks, those that are alike once; `None` if they are not wanted."""
+    """Return a function that prints each distinct traceback once; `None` if none is wanted."""
     return cache(_print_traceback) if wanted else None
 
 

@@ -1,4 +1,4 @@
-"""`--format` and `--fail-on`: where reports go, and which verdicts fail."""
+"""`--format` and `--fail-on`: destinations of reports, and verdicts that fail."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ STDOUT = 1
 
 @dataclass(frozen=True)
 class Output:
-    """A format, and the file that it goes to; `None`: stdout."""
+    """A format, and the file it is written to; `None`: stdout."""
 
     name: str
     path: Path | None
@@ -72,9 +72,9 @@ def parse_outputs(
     """Return the outputs of `--format`; without any, a table on stdout.
 
     Args:
-        texts: as given.
+        texts: values as given.
         as_json: `--json` is given as well.
-        known: names of formats; without any, those of comparisons.
+        known: names of formats; without any, the formats of comparisons.
 
     Raises:
         UsageError: for an unknown format, and for two reports that would share stdout, a file or a
@@ -113,7 +113,7 @@ def parse_outputs(
 
 
 def _refuse_one_place(paths: Sequence[Path]) -> None:
-    """Refuses two reports in one place, unless it is the null device."""
+    """Refuse two reports in one place, unless it is the null device."""
     from bt_bench.base import is_null_device, target_of
 
     taken = set()
@@ -125,10 +125,10 @@ def _refuse_one_place(paths: Sequence[Path]) -> None:
 
 
 def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn, ...]:
-    """The verdicts that fail a comparison.
+    """Return the verdicts that fail a comparison.
 
     Raises:
-        UsageError: for one that is unknown.
+        UsageError: for an unknown verdict.
     """
     if text is None:
         return tuple(default)
@@ -151,7 +151,7 @@ def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn
 
 
 def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False) -> None:
-    """Writes files first, so that they exist whatever happens to stdout.
+    """Write files first, then stdout: files are then complete whatever happens to stdout.
 
     If there are only files, one line on stderr has the verdicts.
 
@@ -160,8 +160,8 @@ def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False
 
     Args:
         judged: the comparison.
-        outputs: where it goes.
-        whole: tables list all verdicts, and not only what changed.
+        outputs: destinations of the report.
+        whole: tables list all verdicts, and not only changes.
 
     Raises:
         UsageError: when a file cannot be written.
@@ -195,7 +195,7 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
     if output.path is None and output.name == "table":  # stdout may be a terminal
         print_document(verdict_document(judged, whole))
         return
-    # A file is kept, so it has everything.
+    # A file is kept, so it gets everything.
     whole = whole or output.path is not None
     text = render_table(judged, whole) if output.name == "table" else FORMATS[output.name](judged)
     write_output(output, text)
@@ -205,7 +205,7 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
 
 
 def write_output(output: Output, text: str) -> None:
-    """Write a report to where it goes.
+    """Write a report to its destination.
 
     Raises:
         UsageError: when a file cannot be written.
@@ -227,13 +227,13 @@ def final_code(
     *,
     require_power: bool = False,
 ) -> ExitCode:
-    """Return the exit code, which never passes what was not compared, and say so on stderr.
+    """Return the exit code. If a side was not compared, fail, and print the reason on stderr.
 
     Args:
         judged: the comparison.
         fail_on: verdicts that fail it.
-        not_compared: by side, judgements that say why too little of it was compared.
-        require_power: also fail a gate that could not have found what it was to find.
+        not_compared: by side, judgements that explain why too little of it was compared.
+        require_power: also fail a gate that could not have found the slowdown it looks for.
     """
     from bt_bench.analysis import exit_code, timed_nothing
 
@@ -271,10 +271,10 @@ def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
 
 
 def say_if_waiting(path: Path, whom: str) -> None:
-    """Says on stderr that opening a FIFO waits for its other end, unless it is open already.
+    """Print on stderr that opening a FIFO waits for its other end, unless it is open already.
 
     Args:
-        path: of a file; if it cannot be examined, opening it reports the error.
+        path: path of a file; if it cannot be examined, opening it reports the error.
         whom: the other end, `reader` or `writer`.
     """
     from bt_bench.base import descriptor_of

@@ -1,8 +1,7 @@
-"""Keeps code of a tree that is judged out of the process that judges it.
+"""Isolation of a judging process from the code of the tree it judges.
 
-Libraries import more than they need: plugins that installed metadata names, and helpers that may be
-there. Where the tree is on the path of modules, as by an editable install, it would have a say in
-what that is.
+Libraries import more than they need: plugins that installed metadata names, and optional helpers.
+If the tree is on `sys.path`, as by an editable install, its modules could be among them.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ _JUDGES = "gate"
 
 
 def run_no_code_of_judged_trees(arguments: Sequence[str]) -> None:
-    """Load no plugins, and for a gate no module of the checkouts that it may be of.
+    """Disable plugins, and for a gate block modules of the checkouts it may judge.
 
-    To be called before anything else is imported.
+    Call this before anything else is imported.
 
     Args:
-        arguments: of the command line.
+        arguments: words of the command line.
     """
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     if _JUDGES not in arguments:
         return
     outside = _Outside(frozenset(_tops(arguments)))
-    if not outside.is_inside(bt_bench.__file__):  # else nobody else can judge the tree
+    if not outside.is_inside(bt_bench.__file__):  # a tree with its own bt-bench has to judge itself
         sys.meta_path.insert(0, outside)
 
 
@@ -49,10 +48,12 @@ def _tops(arguments: Sequence[str]) -> Iterator[Path]:
 
 
 class _Outside(MetaPathFinder):
-    """Finds modules outside of some trees, and has those in them fail to load.
+    """A finder that blocks the modules of some trees: they fail to load.
+
+    A module that is also installed elsewhere on `sys.path` is loaded from there.
 
     Args:
-        tops: of the trees.
+        tops: tops of the trees.
     """
 
     def __init__(self, tops: frozenset[Path]) -> None:
@@ -61,7 +62,7 @@ class _Outside(MetaPathFinder):
         self._is_searching = False
 
     def is_inside(self, file: str) -> bool:
-        """Return whether a file or a folder is of a tree, and not installed in it."""
+        """Return whether a file or folder lies in a tree, and not in its installed packages."""
         real = Path(os.path.realpath(file))
         is_installed = any(map(real.is_relative_to, self._installed))
         return not is_installed and any(map(real.is_relative_to, self._tops))
@@ -69,7 +70,7 @@ class _Outside(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find what the other finders do, unless it is of a tree."""
+        """Find a module by the other finders; avoid or refuse one that lies in a tree."""
         if self._is_searching:
             return None
         self._is_searching = True
@@ -88,11 +89,11 @@ class _Outside(MetaPathFinder):
             self._is_searching = False
         if other is not None and not self._is_of_a_tree(other):
             return other
-        spec.loader = _Refusing()  # so that one can still ask where it is
+        spec.loader = _Refusing()  # its place can still be looked up
         return spec
 
     def _is_of_a_tree(self, spec: ModuleSpec) -> bool:
-        # A folder without code is no danger, and what is in it is asked for by its own name.
+        # A folder without code is harmless, and each module in it is looked up by its own name.
         return spec.has_location and spec.origin is not None and self.is_inside(spec.origin)
 
 

@@ -25,10 +25,10 @@ from bt_bench.worker import RoundProgress
 
 @contextmanager
 def progress_on_stderr(run: str) -> Iterator[Progress]:
-    """The progress that fits where stderr goes.
+    """Yield bars if stderr is a terminal, else plain lines.
 
     Args:
-        run: what is run, such as `sweep`.
+        run: name of the run, such as `sweep`.
     """
     if not sys.stderr.isatty():
         yield Lines()
@@ -38,7 +38,7 @@ def progress_on_stderr(run: str) -> Iterator[Progress]:
 
 
 def made_bars(console: Console) -> RichBars:
-    """Bars on a terminal, each on a line. What does not fit is cut from texts, not from numbers."""
+    """Return bars of one line each. Where there is no room, text is cut, and numbers are not."""
     said = Column(ratio=3, no_wrap=True, overflow="ellipsis")
     return RichBars(
         TextColumn("{task.description}", markup=False, table_column=said),
@@ -57,10 +57,10 @@ LINE_SECONDS = 30.0
 
 @contextmanager
 def told_on_stderr() -> Iterator[Callable[[str, float], None]]:
-    """Takes what goes on, and for how many seconds it has: shown on a terminal, else now and then.
+    """Yield a function that reports the current activity and its duration in seconds.
 
-    Elsewhere it is a line each `LINE_SECONDS`; fewer seconds than before mean that another thing
-    has begun.
+    On a terminal it updates a status line. Elsewhere it prints a line each `LINE_SECONDS`. If the
+    seconds are fewer than before, another activity has begun.
     """
     if sys.stderr.isatty():
         with Console(stderr=True).status("") as status:
@@ -79,7 +79,7 @@ def told_on_stderr() -> Iterator[Callable[[str, float], None]]:
 
 
 class TimeLeft:
-    """Estimates what a run still takes, from the units of work that are done.
+    """An estimate of a run's remaining time, from the units of work that are done.
 
     Args:
         now: seconds since some fixed moment.
@@ -92,16 +92,16 @@ class TimeLeft:
         self._left = 0
 
     def start(self, left: int) -> None:
-        """Starts the estimate, with this many units to do."""
+        """Start the estimate, with this many units to do."""
         self._started, self._done, self._left = self._now(), 0, left
 
     def advance(self) -> None:
-        """Counts one more unit as done."""
+        """Count one more unit as done."""
         self._done += 1
         self._left -= 1
 
     def seconds(self, of_unit: float | None = None) -> float | None:
-        """Time left, or `None` before the first unit is done.
+        """Return the remaining seconds, or `None` before the first unit is done.
 
         Args:
             of_unit: seconds that the current unit still takes, if known.
@@ -115,7 +115,7 @@ class TimeLeft:
 
 
 class Lines:
-    """Prints a line for each phase of the run, each case that is stored, and whatever is said."""
+    """Progress as lines: one for each phase of the run, each stored case, and each message."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -124,30 +124,30 @@ class Lines:
         self._unit = ""
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
-        """Nothing to say yet."""
+        """Set the number of units; prints nothing yet."""
         self._total, self._done, self._unit = total, done, unit
 
     def phase(self, what: str, of: str = "") -> None:
-        """Says what begins; a phase of one unit is not worth a line."""
+        """Print the phase that begins; a phase of one unit is not worth a line."""
         if not of:
             done = f" ({self._done} of {self._total} {self._unit})" if self._total else ""
             self.say(f"{what}{done}")
 
     def round(self, progress: RoundProgress) -> None:
-        """Not worth a line."""
+        """Do nothing: a round is not worth a line."""
 
     def worker_replaced(self, why: str) -> None:
-        """Says why."""
+        """Print why a worker was replaced."""
         _print(replacement(why))
 
     def advance(self, report: CaseReport | None = None) -> None:
-        """Says how a case ended; other units are not worth a line."""
+        """Print how a case ended; other units are not worth a line."""
         self._done += 1
         if report is not None:
             _print(f"[{self._done}/{self._total}] {self._seconds:6.1f} s  {report.text}")
 
     def say(self, text: str) -> None:
-        """Says it, and when."""
+        """Print a message, with the time since the start."""
         _print(f"{self._seconds:7.1f} s  {text}")
 
     @property
@@ -156,11 +156,11 @@ class Lines:
 
 
 class Bars:
-    """A bar for the run, and where its units have phases, one for the rounds of the current unit.
+    """A bar for the run. If its units have phases, a second one for the current unit's rounds.
 
     Args:
         bars: draws them.
-        run: what is run.
+        run: name of the run.
     """
 
     def __init__(self, bars: RichBars, run: str) -> None:
@@ -173,13 +173,13 @@ class Bars:
         self._part: TaskID | None = None
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
-        """Sets the length of the run's bar."""
+        """Set the length of the run's bar."""
         self._time.start(total - done)
         self._unit = unit
         self._bars.update(self._run, total=total, completed=done, detail=unit)
 
     def phase(self, what: str, of: str = "") -> None:
-        """Names what begins; a unit's own bar is emptied."""
+        """Name the phase that begins; a unit's own bar is emptied."""
         self._of = of
         if not of:
             self._bars.update(self._run, description=what)
@@ -189,7 +189,7 @@ class Bars:
         self._show_time_left(None)
 
     def round(self, progress: RoundProgress) -> None:
-        """Moves the unit's bar, with what is done, the interval and the time left."""
+        """Move the unit's bar, and show the work done, the interval and the time left."""
         what = ": ".join(filter(None, (self._of, progress.what)))
         width, left = progress.half_width_percent, progress.seconds_left
         detail = "" if width is None else f"± {width:.2f} %"
@@ -204,11 +204,11 @@ class Bars:
         self._show_time_left(left)
 
     def worker_replaced(self, why: str) -> None:
-        """Says why, above the bars."""
+        """Print why a worker was replaced, above the bars."""
         self.say(replacement(why))
 
     def advance(self, report: CaseReport | None = None) -> None:
-        """Moves the run's bar; prints cases that are not ok above the bars."""
+        """Move the run's bar; print cases that are not ok above the bars."""
         self._time.advance()
         self._bars.advance(self._run)
         self._show_time_left(None)
@@ -216,7 +216,7 @@ class Bars:
             self.say(report.text)
 
     def say(self, text: str) -> None:
-        """Says it above the bars."""
+        """Print a message above the bars."""
         self._bars.console.print(text, markup=False, highlight=False)
 
     def _its_part(self) -> TaskID:
@@ -225,14 +225,17 @@ class Bars:
         return self._part
 
     def _show_time_left(self, of_unit: float | None) -> None:
-        """Only where units have phases, since others come in batches and some are never needed."""
+        """Show the time left, but only if units have phases.
+
+        Other units come in batches, and some are never needed.
+        """
         if self._part is not None:
             detail = " ".join(filter(None, (self._unit, _left(self._time.seconds(of_unit)))))
             self._bars.update(self._run, detail=detail)
 
 
 def replacement(why: str) -> str:
-    """The message that a fresh worker takes over, and why."""
+    """Return the message that a fresh worker takes over, with the reason."""
     return f"bt-bench: {visible(why)}; a fresh worker takes over"
 
 
@@ -241,7 +244,7 @@ def _print(text: str) -> None:
 
 
 def _left(seconds: float | None) -> str:
-    """`0:42 left`, or nothing."""
+    """Return text such as `0:42 left`, or nothing."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)

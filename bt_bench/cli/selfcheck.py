@@ -155,7 +155,7 @@ def _refuse_within_margin(detect: float, margin: float) -> None:
 
 
 def _shipped() -> Path:
-    """The recording that comes with the package."""
+    """Return the recording that comes with the package."""
     from bt_bench.base.errors import UsageError
     from bt_bench.runs import recording_paths
 
@@ -169,7 +169,7 @@ def _shipped() -> Path:
 
 
 def _refuse_idle(ctx: typer.Context) -> None:
-    """Refuses flags for recording if nothing is recorded."""
+    """Refuse flags for recording if nothing is recorded."""
     from bt_bench.base.errors import UsageError
 
     for name in ("config", "variants", "rounds", "save"):
@@ -197,7 +197,7 @@ def _record(
     rounds: int,
     save: Path | None,
 ) -> Recording:
-    """Records rounds whose three arms are the same; `auto` takes a GPU if there is one."""
+    """Record rounds of three identical arms; `auto` takes a GPU if there is one."""
     from tempfile import TemporaryDirectory
 
     from bt_bench.base import is_stream

@@ -156,7 +156,7 @@ def _text(
 
 
 def _planned_cases(folder: Path) -> int | None:
-    """How many cases the run was to have; `None` where its config does not say so any more."""
+    """Return the number of cases planned for the run; `None` if its config no longer gives it."""
     from bt_bench.config import planned_cases
 
     try:
@@ -166,7 +166,7 @@ def _planned_cases(folder: Path) -> int | None:
 
 
 def _read(run: str) -> list[VariantResult]:
-    """The results of a run folder in the order of its config, or that of a file."""
+    """Read the results of a run folder, in the order of its config, or the result in a file."""
     from bt_bench.base import STDIN, like
     from bt_bench.config import planned_variants
     from bt_bench.results import RunFolder, read_result, read_run

@@ -158,9 +158,9 @@ def sweep(
     from bt_bench.runs import check_files, check_memory
 
     for entry in entries:
-        result_name(entry.name)  # refuses what would fail only when it is written
+        result_name(entry.name)  # refuses names that would fail only when files are written
 
-    # What is run, so that it is clear from the run's folder.
+    # The config in the run's folder names the variants and folders that are actually run.
     spec = spec.model_copy(
         update={
             "variants": [entry.name for entry in entries],
@@ -187,7 +187,7 @@ def sweep(
 
 
 def _refuse_changes(ctx: typer.Context) -> None:
-    """Refuses flags that would change a resumed run; the environment is ignored."""
+    """Refuse flags that would change a resumed run; the environment is ignored."""
     fixed = {
         "variants": "--variants",
         "operations": "--operations",
@@ -202,7 +202,7 @@ def _refuse_changes(ctx: typer.Context) -> None:
 
 
 def _is_typed(ctx: typer.Context, name: str) -> bool:
-    """Tell whether a parameter was given on the command line, not by the environment."""
+    """Return whether a parameter was given on the command line, not by the environment."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -216,9 +216,10 @@ def _ref(suite: str | None) -> SuiteRef | None:
 def _resumed_spec(
     resume: Path, config: str | None, suite: str | None, kernels: Sequence[Path] | None
 ) -> SweepSpec:
-    """The config that an interrupted run was started with; it is in the run's folder.
+    """Load the config of an interrupted run from the run's folder.
 
-    A folder may be somebody else's: code that its config names runs only if the user names it too.
+    The folder may be somebody else's. So code that its config names runs only if the user names it,
+    too.
     """
     from bt_bench.config import load_config, read_settings
     from bt_bench.results import CONFIG_NAME, RunFolder
@@ -237,7 +238,7 @@ def _resumed_spec(
                 f"--kernels {folder} too if it is yours to run"
             )
     if given is not None:
-        fixed = ("variants", "kernels", "operations", "cases")  # which flags may have changed
+        fixed = ("variants", "kernels", "operations", "cases")  # flags may have changed these
         same = {key: getattr(spec, key) for key in fixed}
         if given.model_copy(update=same) != spec or not set(map(_name, spec.cases)) <= set(
             map(_name, given.cases)
@@ -261,7 +262,7 @@ def _request(
     out: Path | None,
     resume: Path | None,
 ) -> SweepRequest:
-    """Makes the folder, or opens that of an interrupted run if it can be continued."""
+    """Make the folder, or open an interrupted run's folder if it can be continued."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
     from bt_bench.runs import SweepRequest, check_resumable
@@ -278,7 +279,7 @@ def _request(
 
 
 def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str:
-    """The command that continues the run, or takes its profiles later."""
+    """Return the command that continues the run, or takes its profiles later."""
     opponents = [entry.opponent for entry in request.entries if entry.opponent is not None]
     roots = [opponent.source.root for opponent in opponents]
     spec = request.spec
@@ -312,7 +313,7 @@ def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResul
 def _show(
     request: SweepRequest, results: list[VariantResult], profiles: RunProfiles | None, as_json: bool
 ) -> ExitCode:
-    """Prints the results, takes the profiles, and says where these are.
+    """Print the results, take the profiles, and print where these are.
 
     The results are printed whatever ends the profiling.
     """

@@ -1,4 +1,4 @@
-"""The terminal that commands print to, as far as the environment describes it."""
+"""The terminal that commands print to, as described by the environment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import re
 
 _LEAST = {"COLUMNS": 20, "TERMINAL_WIDTH": 20, "LINES": 2}
-"""Sizes that Rich or Typer read, and the least that something can be printed in."""
+"""Sizes that Rich or Typer read, each with the least value that leaves room for output."""
 
 
 def heed_only_sane_sizes() -> None:
-    """Drop sizes from the environment that no terminal has, before Rich and Typer read them.
+    """Drop sizes that no terminal has from the environment, before Rich and Typer read them.
 
     They then ask the terminal itself. In a width of 0 Rich would print nothing at all.
     """
@@ -21,6 +21,6 @@ def heed_only_sane_sizes() -> None:
 
 
 def take_no_log_for_a_terminal() -> None:
-    """Keep Typer from taking a log of GitHub's for a terminal, and so from colouring it."""
+    """Keep Typer from treating a GitHub log as a terminal and colouring it."""
     if os.environ.get("GITHUB_ACTIONS"):
         os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")

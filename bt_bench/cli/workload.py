@@ -54,7 +54,10 @@ def workload(
 
 
 def _described(ref: SuiteRef, case: CaseSpec) -> tuple[dict[str, Any], Document]:
-    """The suite's own description of a workload or the common one, and what it must move."""
+    """Return the description of a workload, as JSON and as a page, with its traffic.
+
+    The description is the suite's own if it has one, else the common one.
+    """
     from bt_bench.protocol import build_workload, load_suite, running
     from bt_bench.report import traffic_json, traffic_section, workload_document, workload_json
 

@@ -1,6 +1,6 @@
 """Block-table kernels for LLM inference engines; needs torch, triton and numpy only.
 
-`BlockTables` stands in for the class of that name in vLLM. Below it, `TableLayout` gives the sizes,
+`BlockTables` replaces vLLM's class of the same name. Below it, `TableLayout` gives the sizes,
 `bt_kernels.interface` the operations, and each file of `bt_kernels.variants` one implementation of
 them.
 """
@@ -18,7 +18,7 @@ __all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports torch and triton only when `BlockTables` is requested."""
+    """Import torch and triton only when `BlockTables` is requested."""
     if name == "BlockTables":
         from bt_kernels.engines import BlockTables
 

@@ -1,4 +1,4 @@
-"""The two fusions, as parts that variants are put together from."""
+"""The two fusions, as mix-ins for variants."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The interface of every variant: the operations on block tables, and their state.
 
-The symbols in shapes: G groups, R requests in the batch, T tokens in the step. The semantics of
-each operation are those of `docs/block-tables.md`; `bt_kernels.variants.reference` is their plain
-statement in code.
+The symbols in shapes: G groups, R requests in the batch, T tokens in the step.
+`docs/block-tables.md` defines the semantics of each operation; `bt_kernels.variants.reference`
+states them plainly in code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECT = "direct"
 
 @dataclass
 class TableState:
-    """Everything that the operations read and write, as a snapshot of one moment.
+    """All that the operations read and write, as a snapshot of one moment.
 
     Args:
         block_tables: per group, the source table `[max_num_reqs, width]`; row = request row.
@@ -52,26 +52,26 @@ class BlockTableOperations(ABC):
 
     A variant file defines one subclass with the name `Variant`.
 
-    `features` names what a variant can do beyond the plain path, from `bt_kernels.layout.FEATURES`.
+    `features` names a variant's features beyond the plain path, from `bt_kernels.layout.FEATURES`.
     A variant that lacks a feature ignores its option, and must not be used where it is needed.
 
-    `launch_paths` names the ways to launch that the tables offer where they live, and
-    `launch_path` is the one in use; it may be set before any call. `capturable` names the methods
-    whose calls may be captured into a CUDA graph. A replay runs the device part alone, with what
-    the host part determined at the capture: sizes, padding, and addresses of the arguments. The
-    contents at these addresses and the tables may change from replay to replay. Requests are
-    added and removed by setting entries of `idx_mapping` to a row or to -1. The host does not see
-    a replay: after replaying a gather, set `num_dirty_rows` to the rows that it filled.
+    `launch_paths` names the launch paths available on the tables' device, and `launch_path` is the
+    one in use; it may be set before any call. `capturable` names the methods whose calls may be
+    captured into a CUDA graph. A replay runs the device part alone, with the sizes, padding and
+    addresses of arguments that the host part determined at the capture. The contents at these
+    addresses and the tables may change from replay to replay. Requests are added and removed by
+    setting entries of `idx_mapping` to a row or to -1. The host does not see a replay: after
+    replaying a gather, set `num_dirty_rows` to the rows that it filled.
 
     Attributes that may be set at any time:
         redirect_writes_to_null_block: while true, every block id that is staged becomes 0, the
             null block, but counts all the same (warm-up of an engine).
-        validate: check on every call what lies in device memory, too. It makes the host wait for
-            the device, so it is for tests; when off it costs nothing.
+        validate: on every call, check the contents of device memory, too. It makes the host wait
+            for the device, so it is for tests; when off it costs nothing.
 
     Args:
         layout: sizes and options.
-        device: where the tables live.
+        device: the device of the tables.
 
     Every operation raises `ValueError` before it has changed or launched anything when an argument
     has the wrong dtype, shape or device, is not contiguous, or is too large for the layout; the
@@ -102,13 +102,13 @@ class BlockTableOperations(ABC):
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:
-        """Stages new block ids of one request row (operation 1, host only).
+        """Stage new block ids of one request row (operation 1, host only).
 
         Args:
             req_index: the row, `0 <= req_index < max_num_reqs`.
             new_block_ids: one list of block ids per group; an empty list stages nothing.
-            overwrite: start at column 0 and forget what was staged for the row before; else
-                append after the row's last block.
+            overwrite: start at column 0 and forget earlier staged ids of the row; else append after
+                the row's last block.
 
         Raises:
             ValueError: when the row does not exist, the number of lists is not G, an id does not
@@ -118,7 +118,7 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def apply_staged_writes(self) -> None:
-        """Writes what was staged into the source tables (operation 2); no launch if nothing is."""
+        """Write staged ids into the source tables (operation 2); no launch if there are none."""
 
     @abstractmethod
     def gather_block_tables(
@@ -129,21 +129,21 @@ class BlockTableOperations(ABC):
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Copies source rows into batch order (operation 3).
+        """Copy source rows into batch order (operation 3).
 
         Args:
             idx_mapping: `[R]` int32 or int64, batch index → request row, on the device; -1 for a
                 dummy request, which owns no blocks: its row is zeroed whole.
             num_reqs_padded: rows that the caller will read, `R <= num_reqs_padded`; rows from R on
                 are zeroed whole, and so are rows that an earlier, larger batch filled. Columns of
-                a live row from its number of blocks on keep what they held.
+                a live row from its number of blocks on keep their contents.
             out: per group, an int32 tensor `[num_reqs_padded or more, width]` that is written in
                 place of the input table. Rows from `num_reqs_padded` on are then left alone.
             out_ptrs: `[G]` uint64 or int64 on the device, the addresses of `out`. Without it they
                 are copied from the host in each call, which cannot be captured.
             num_computed_tokens: `[max_num_reqs]` int32 or longer, on the device, by request row:
                 tokens computed before the step. With it, the columns of a group with a sliding
-                window that lie before the window become 0: those of `[0, num_blocks)` before
+                window that lie before the window become 0: columns of `[0, num_blocks)` before
                 `max(num_computed_tokens[row] - reach, 0) // block_size`.
 
         Returns:
@@ -159,20 +159,20 @@ class BlockTableOperations(ABC):
         num_tokens_padded: int,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Turns positions into cache slots, from the source tables (operation 4).
+        """Turn positions into cache slots, from the source tables (operation 4).
 
         Args:
             idx_mapping: as in `gather_block_tables`; all slots of a dummy request are PAD.
             query_start_loc: `[R + 1]` int32 or longer, first token of each request; the last is T.
             positions: `[T]` or longer, int64, the position of each token in its sequence.
             num_tokens_padded: length of the returned view, `T <= num_tokens_padded`.
-            out: int64 `[G, num_tokens_padded or more]`, with elements of a row side by side, that
-                is written, and padded to its end, in place of `slot_mappings`.
+            out: int64 `[G, num_tokens_padded or more]`, with contiguous elements in a row, that is
+                written, and padded to its end, in place of `slot_mappings`.
 
         Returns:
             A view `[G, num_tokens_padded]` of `slot_mappings`, or of `out`, which is `PAD_SLOT_ID`
-            from T to the end of the buffer. A position outside its row's table has `PAD_SLOT_ID`
-            too, and so has every token of a group whose slot mapping is not enabled, and each that
+            from T to the end of the buffer. `PAD_SLOT_ID` also marks a position outside its row's
+            table, every token of a group whose slot mapping is not enabled, and each token that
             another rank holds.
         """
 
@@ -189,7 +189,7 @@ class BlockTableOperations(ABC):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Operations 3 and 4 together (operation 5); arguments and results are theirs.
+        """Do operations 3 and 4 together (operation 5), with their arguments and results.
 
         `slots_out` is the `out` of operation 4.
         """
@@ -214,7 +214,7 @@ class BlockTableOperations(ABC):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """The whole step: operations 2, 3 and 4 (operation 6); arguments as in operation 5."""
+        """Do the whole step: operations 2, 3 and 4 (operation 6); arguments as in operation 5."""
         self.apply_staged_writes()
         return self.gather_and_compute_slot_mappings(
             idx_mapping,
@@ -230,11 +230,11 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
-        """Zeroes input rows for a run without requests, at the persistent addresses.
+        """Zero input rows for a run without requests, at the persistent addresses.
 
         Args:
             num_reqs: rows that the caller will read, and may fill. They are zeroed whole, and so
-                are all that an earlier batch filled.
+                are all rows that an earlier batch filled.
 
         Returns:
             Per group, a view `[num_reqs, width]` of the input table.
@@ -242,10 +242,10 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
-        """Fills `slot_mappings` with PAD, whole, and returns its view `[G, num_tokens]`."""
+        """Fill all of `slot_mappings` with PAD, and return its view `[G, num_tokens]`."""
 
     def snapshot(self) -> TableState:
-        """A copy of the state, on the device of the tables. Writes still staged are not in it."""
+        """Return a copy of the state, on the tables' device. Staged writes are not in it."""
         return TableState(
             [table.clone() for table in self.block_tables],
             [table.clone() for table in self.input_block_tables],
@@ -256,7 +256,7 @@ class BlockTableOperations(ABC):
 
     @abstractmethod
     def restore(self, state: TableState) -> None:
-        """Puts back a snapshot, in place (addresses stay), and forgets what is staged.
+        """Restore a snapshot in place (addresses stay), and forget staged writes.
 
         The snapshot may be of other tables with the same layout.
         """

@@ -10,7 +10,7 @@ PAD_SLOT_ID = -1
 """The slot of a token that must not be written to the cache (`PAD` in the documentation)."""
 
 NULL_BLOCK_ID = 0
-"""The block that belongs to no request: what a zeroed column of an input table names."""
+"""The block that belongs to no request; zeroed columns of input tables name it."""
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -28,16 +28,16 @@ FEATURES = frozenset(
 
 
 MAX_WIDTH = 2**30
-"""Columns of a row at most: kernels count them as int32, and go beyond the last by a step."""
+"""The most columns of a row: kernels count them as int32, and overshoot the last by a step."""
 
 MAX_NUM_BATCHED_TOKENS = 2**30
-"""Slots of a group at most, those of a caller too.
+"""The most slots of a group, including a caller's.
 
-Kernels count tokens as int32, and go beyond the last by up to 131,072 (`MAX_SPANS * SPAN`).
+Kernels count tokens as int32, and overshoot the last by up to 131,072 (`MAX_SPANS * SPAN`).
 """
 
 MAX_NUM_REQS = 32_767
-"""A launch has up to two programs per row and one more, on a grid axis of 65,535."""
+"""The most rows: a launch has up to two programs per row and one more, on a grid axis of 65,535."""
 
 
 _MOST = {
@@ -47,7 +47,7 @@ _MOST = {
 
 
 def index_of(value: object) -> int | None:
-    """A value as an integer, or `None` if it is not one, such as a float."""
+    """Return a value as an integer, or `None` if it is not one, such as a float."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -58,27 +58,27 @@ def index_of(value: object) -> int | None:
 class TableLayout:
     """Sizes and options of the block tables of all KV cache groups; fixed for their life.
 
-    The options are those of `docs/block-tables.md`. Sequences with one entry per group may be left
-    empty; then all groups have the default.
+    The options are described in `docs/block-tables.md`. Sequences with one entry per group may be
+    left empty; then all groups have the default.
 
     Args:
         block_sizes: tokens per block, one entry per KV cache group. Its length is G.
         widths: columns (blocks) in a row of the table, one entry per group.
         max_num_reqs: rows of every table.
         max_num_batched_tokens: slots per group, i.e. the most tokens in one step; at most 2**30.
-        slot_mapping_enabled: per group; all slots of a group that is not are PAD. Default: True.
+        slot_mapping_enabled: per group; if false, all slots of the group are PAD. Default: True.
         sliding_window_reach: per group, tokens before a request's first computed one that are
             still read, or 0 for no window. Without effect where `cp_size` is above 1, since a
             column then is not a range of consecutive tokens. Default: 0.
         cp_size: ranks that share the tokens of a sequence (context parallelism).
-        cp_rank: which of them this is, `0 <= cp_rank < cp_size`.
+        cp_rank: this rank, `0 <= cp_rank < cp_size`.
         cp_interleave: consecutive tokens that go to one rank.
         dcp_sharded: per group, whether its tokens are shared among the ranks. Default: True.
 
     Raises:
         ValueError: when a size is not an integer, below 1 or above its limit (int32;
             `MAX_NUM_REQS`; `MAX_NUM_BATCHED_TOKENS`; `MAX_WIDTH`), a sequence does not have one
-            entry per group, the rank is not below `cp_size`, the interleave does not divide a
+            entry per group, the rank is not in `[0, cp_size)`, the interleave does not divide a
             sharded group's block size, or a row holds more tokens than int64 can count.
     """
 
@@ -143,7 +143,7 @@ class TableLayout:
                 )
 
     def _check_capacities(self) -> None:
-        """Refuses rows with more tokens than a position, which is int64, can tell."""
+        """Refuse rows with more tokens than an int64 position can address."""
         for group, (width, tokens) in enumerate(
             zip(self.widths, self.tokens_per_block, strict=True)
         ):
@@ -180,7 +180,7 @@ class TableLayout:
 
     @property
     def features(self) -> frozenset[str]:
-        """Which of `FEATURES` these tables need, whatever they are called with."""
+        """The `FEATURES` that these tables need, whatever arguments their calls have."""
         needs = {
             DISABLED_GROUPS: not all(self.slot_mapping_enabled),
             SLIDING_WINDOW: any(self.reaches),
@@ -203,7 +203,7 @@ class TableLayout:
         cp_interleave: int = 1,
         dcp_sharded: Sequence[bool] = (),
     ) -> TableLayout:
-        """The layout whose rows are just wide enough for `max_model_len` tokens in every group."""
+        """Return the layout with the narrowest rows for `max_model_len` tokens in every group."""
         sharded = tuple(dcp_sharded) or (True,) * len(block_sizes)
         widths = tuple(
             -(-max_model_len // (size * (cp_size if shared else 1)))
@@ -224,7 +224,7 @@ class TableLayout:
 
 
 def _size(name: str, value: int, least: int, most: int = INT32_MAX) -> int:
-    """A size as an integer within its limits.
+    """Return a size as an integer within its limits.
 
     Raises:
         ValueError: when it is not an integer or out of range.

@@ -1,4 +1,4 @@
-"""Reads what kernels are compiled to, and compares it: PTX, machine code, messages of ptxas."""
+"""Analysis of compiled kernels, and their comparison: PTX, machine code, messages of ptxas."""
 
 from __future__ import annotations
 

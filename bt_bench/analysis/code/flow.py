@@ -1,4 +1,4 @@
-"""The ways that a kernel can take through its basic blocks."""
+"""The control flow of a kernel through its basic blocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Flow:
-    """How blocks follow each other; loops are passed once.
+    """The order of basic blocks and their dependences; loops are passed once.
 
     Args:
-        order: the blocks that can be reached, each behind all of `before`.
-        before: for each block, those that come right before it, less the ends of its own loop.
+        order: the reachable blocks, each behind all of `before`.
+        before: for each block, its direct predecessors, less the ends of its own loop.
         deciders: for each block, those earlier in `order` whose branch decides whether it is run.
     """
 
@@ -22,10 +22,10 @@ class Flow:
 
 
 def flow_of(successors: Sequence[Sequence[int]]) -> Flow:
-    """The flow of blocks, of which the first is run first.
+    """Return the flow of blocks; execution begins at the first one.
 
     Args:
-        successors: for each block those that can follow; none: the kernel ends there.
+        successors: for each block those that can follow; if there are none, the kernel ends there.
     """
     order = _ordered(successors)
     place = {block: index for index, block in enumerate(order)}
@@ -42,7 +42,7 @@ def flow_of(successors: Sequence[Sequence[int]]) -> Flow:
 
 
 def _ordered(successors: Sequence[Sequence[int]], begins: Sequence[int] = (0,)) -> list[int]:
-    """Reverse postorder, by a stack of its own: kernels may have thousands of blocks."""
+    """Return the reverse postorder, by an explicit stack: kernels may have thousands of blocks."""
     done: list[int] = []
     seen = set(begins)
     stack = [(each, iter(successors[each])) for each in begins if successors]
@@ -61,10 +61,10 @@ def _ordered(successors: Sequence[Sequence[int]], begins: Sequence[int] = (0,)) 
 def _decisions(
     successors: Sequence[Sequence[int]], order: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of a block that branches, and one that is run or not by what it decides.
+    """Yield pairs of a branching block, and a block that runs or not depending on that branch.
 
-    Ferrante, Ottenstein and Warren, "The program dependence graph and its use in optimization"
-    (1987): of a branch from a to s, all that comes surely after s and not surely after a.
+    After Ferrante, Ottenstein and Warren, "The program dependence graph and its use in
+    optimization" (1987): a branch from a to s decides all blocks that surely follow s but not a.
     """
     nearest = _nearest_after(successors, order)
     for block in order:
@@ -80,9 +80,10 @@ def _decisions(
 def _nearest_after(
     successors: Sequence[Sequence[int]], order: Sequence[int]
 ) -> dict[int, int | None]:
-    """For each block the first one that comes surely after it; `None`: only the end does.
+    """Return for each block its immediate postdominator; `None` if only the end surely follows.
 
-    Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), from the end backwards.
+    After Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), run backwards
+    from the end.
     """
     end = len(successors)
     following = {block: set(successors[block]) or {end} for block in order}

@@ -1,4 +1,4 @@
-"""What changed from one static census to another, kernel by kernel and launch by launch."""
+"""The changes from one static census to another, kernel by kernel and launch by launch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from bt_bench.results import Kernel, KernelCode, OperationCensus, StaticCensus, 
 
 @dataclass(frozen=True)
 class KernelChange:
-    """One figure that is another one.
+    """One figure that changed.
 
     Args:
-        variants: those that it is about.
+        variants: the variants that it belongs to.
         where: a kernel, or `operation/case` where launches are counted.
-        targets: those that it changed for alike.
+        targets: the targets that it changed alike for.
         what: the figure.
         before: its value in the first census.
         after: its value in the second one.
-        more: whether it is more; `None` where that is not a number.
-        detail: what more is known, such as the lines that are waited at.
+        more: whether it grew; `None` where it is not a number.
+        detail: additional information, such as the lines of the waits.
     """
 
     variants: tuple[str, ...]
@@ -46,12 +46,12 @@ class KernelChange:
 def kernel_changes(
     before: StaticCensus, after: StaticCensus, labels: tuple[str, str] = ("before", "now")
 ) -> list[KernelChange]:
-    """All that changed, what got worse first; the same change of several variants once.
+    """Return all changes, regressions first; a change that several variants share appears once.
 
     Args:
         before: the first census.
         after: the second one.
-        labels: what messages call them.
+        labels: their names in messages.
 
     Raises:
         NotComparableError: when toolchains or workloads differ, or no variant is in both.
@@ -71,9 +71,9 @@ def kernel_changes(
 def _merged(
     changes: Iterable[KernelChange], field: Literal["targets", "variants"]
 ) -> list[KernelChange]:
-    """Those that are alike but for a field as one, with all that it has in them.
+    """Merge changes that differ only in one field, and collect all its values.
 
-    Details are those of the first: they have lines of sources, or of what is compiled for a target.
+    The first change's details are kept: they have lines of sources, or of code for one target.
     """
     found: dict[KernelChange, tuple[KernelChange, dict[str, None]]] = {}
     for change in changes:
@@ -98,7 +98,7 @@ def _of_variant(old: VariantCensus, new: VariantCensus) -> Iterator[KernelChange
 
 
 def _of_launches(old: VariantCensus, new: VariantCensus) -> Iterator[KernelChange]:
-    """Launches of a step by name, where an operation of a case has others than before."""
+    """Yield the changed launches of a step by kernel name, per operation and case."""
     known = {(of.operation, of.case, of.target): of for of in old.operations}
     for now in new.operations:
         was = known.get((now.operation, now.case, now.target))
@@ -125,7 +125,7 @@ def _per_step(of: OperationCensus) -> dict[str, float]:
 
 
 def _of_number(place: KernelChange, before: float, after: float) -> Iterator[KernelChange]:
-    """The change of a number, if it is one."""
+    """Yield the change of a number, if there is one."""
     if before != after:
         shown = [
             str(value) if isinstance(value, int) else f"{value:g}" for value in (before, after)
@@ -136,7 +136,7 @@ def _of_number(place: KernelChange, before: float, after: float) -> Iterator[Ker
 def _pairs(
     before: Sequence[Kernel], after: Sequence[Kernel]
 ) -> Iterator[tuple[Kernel | None, Kernel | None]]:
-    """The same kernels on both sides: of one name, those whose signatures are most alike."""
+    """Pair the kernels of both sides by name, and within a name by the most similar signature."""
     for name in dict.fromkeys(kernel.name for kernel in (*before, *after)):
         was = [kernel for kernel in before if kernel.name == name]
         now = [kernel for kernel in after if kernel.name == name]

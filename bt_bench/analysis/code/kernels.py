@@ -1,4 +1,4 @@
-"""The kernels of a static census, each once, under names that tell them apart."""
+"""The kernels of a static census, each once, under distinct names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bt_bench.results import Kernel, KernelCode, StaticCensus
 
 _SPACES = ("global", "any")
-"""What counts as global memory: an address whose space is not known may lead there."""
+"""Spaces that count as global memory: an address of unknown space may point there."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,10 @@ class KernelRow:
     Args:
         label: its name, with a number if several binaries have it.
         kernel: the binary.
-        variants: those that launch it.
-        places: where they do, as `operation/case`.
-        differs: what of its signature no other binary of the name has, if there are several.
+        variants: the variants that launch it.
+        places: where they launch it, as `operation/case`.
+        differs: the part of its signature that not all binaries of the name share, if there are
+            several.
     """
 
     label: str
@@ -31,7 +32,7 @@ class KernelRow:
 
 
 def kernel_rows(census: StaticCensus, target: str) -> list[KernelRow]:
-    """The kernels that are launched on a target, by name and signature."""
+    """Return the kernels that are launched on a target, by name and signature."""
     kernels: dict[str, Kernel] = {}
     variants: dict[str, dict[str, None]] = {}
     places: dict[str, dict[str, None]] = {}
@@ -57,7 +58,7 @@ def kernel_rows(census: StaticCensus, target: str) -> list[KernelRow]:
 
 
 def _labels(kernels: Sequence[Kernel]) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels, and what of a signature is not in all of the same name, by the kernels' ids."""
+    """Return labels, and the parts of signatures not shared by all of a name, by kernel id."""
     named: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         named.setdefault(kernel.name, []).append(kernel)
@@ -74,7 +75,7 @@ def _labels(kernels: Sequence[Kernel]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def parameters_of(kernel: Kernel) -> dict[str, str]:
-    """The parameters of a signature as they stand there, by their names."""
+    """Return the parameters of a signature, verbatim, by name."""
     found: dict[str, str] = {}
     depth, text = 0, ""
     for character in f"{kernel.signature}, ":
@@ -89,17 +90,17 @@ def parameters_of(kernel: Kernel) -> dict[str, str]:
 
 
 def chain_as_text(code: KernelCode) -> str:
-    """Files and lines of the longest chain of loads."""
+    """Return files and lines of the longest chain of loads."""
     return " → ".join(code.dependent_loads)
 
 
 def waits_as_text(code: KernelCode) -> str:
-    """Files and lines of the loads that are waited for, wait by wait."""
+    """Return files and lines of the loads behind each wait."""
     return ", ".join(" and ".join(places) for places in code.waits)
 
 
 def accesses_as_text(counts: Mapping[str, int]) -> str:
-    """Loads or stores of global memory by width in bits, such as `11×32 4×128`."""
+    """Return the loads or stores of global memory by width in bits, such as `11×32 4×128`."""
     widths: dict[int, int] = {}
     for kind, count in counts.items():
         space, _, bits = kind.partition(":")
@@ -109,5 +110,5 @@ def accesses_as_text(counts: Mapping[str, int]) -> str:
 
 
 def of_space(counts: Mapping[str, int], space: str) -> int:
-    """How many loads or stores are of a space."""
+    """Count the loads or stores of a space."""
     return sum(count for kind, count in counts.items() if kind.partition(":")[0] == space)

@@ -1,4 +1,4 @@
-"""Reads from a kernel's PTX how many loads from global memory wait for each other."""
+"""Chains of dependent loads from global memory, read from a kernel's PTX."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LABEL = re.compile(r"^([$\w.]+):")
 _GUARD = re.compile(r"^@(!?)(\S+)\s+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _LOADS = ("ld", "ldu", "atom", "cp")
-# Of other spaces, or none at all: what a generic address points to is not known, so it counts.
+# Loads of these spaces do not count. A generic address may point anywhere, so it counts.
 _NEARER = {"param", "shared", "const", "local"}
 _ENDS = {"ret", "exit", "trap"}
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Loads each needing a value of the one before.
+    """A chain of loads; each needs a value of the one before.
 
     Args:
         place: file and line of the last one.
-        length: how many there are.
-        before: the others.
+        length: number of loads.
+        before: the chain of all others.
     """
 
     place: str
@@ -35,7 +35,7 @@ class Chain:
     before: Chain | None = None
 
     def places(self) -> list[str]:
-        """Files and lines of all loads, in order."""
+        """Return files and lines of all loads, in order."""
         found = []
         chain: Chain | None = self
         while chain is not None:
@@ -49,11 +49,11 @@ class _Instruction:
     """One instruction.
 
     Args:
-        opcode: with what modifies it, such as `ld.global.b32`.
+        opcode: with modifiers, such as `ld.global.b32`.
         written: registers that it writes.
-        read: registers that it reads, its guard too.
-        guarded: it may not be run.
-        target: label that it goes to.
+        read: registers that it reads, including its guard.
+        guarded: whether a predicate may skip it.
+        target: label that it branches to.
         place: file and line.
     """
 
@@ -70,7 +70,7 @@ class _Instruction:
 
     @property
     def loads(self) -> bool:
-        """Whether it waits for memory that all programs share."""
+        """Return whether it waits for memory that all programs share."""
         return self.parts[0] in _LOADS and not _NEARER.intersection(self.parts[1:2])
 
     @property
@@ -85,15 +85,15 @@ class _Block:
 
 
 _Chains = dict[str, Chain]
-_SHARED = "(shared memory)"  # stands for all of it, among the registers
+_SHARED = "(shared memory)"  # a pseudo-register for all of it
 
 
 def dependent_loads(text: str) -> list[str]:
-    """The longest chain of loads, each needing a value of the one before.
+    """Return the longest chain of loads, each needing a value of the one before.
 
-    It is needed as an address, as a guard, or to decide a branch that the load stands behind, also
-    through shared memory. Loops are passed once. Loads of parameters, constants, shared and local
-    memory do not count.
+    The value may be needed as an address, as a guard, or by a branch that decides whether the load
+    runs; it may also pass through shared memory. Loops are passed once. Loads of parameters,
+    constants, shared and local memory do not count.
 
     Args:
         text: PTX of one kernel, with line information.
@@ -104,7 +104,7 @@ def dependent_loads(text: str) -> list[str]:
     blocks = _blocks(_instructions(text))
     flow = flow_of(_successors(blocks))
     ends: dict[int, _Chains] = {}
-    decided: dict[int, Chain | None] = {}  # by block, what its branch waits for
+    decided: dict[int, Chain | None] = {}  # by block, the loads that its branch waits for
     longest: Chain | None = None
     for index in flow.order:
         chains = _merged(ends[each] for each in flow.before[index])
@@ -122,7 +122,7 @@ def dependent_loads(text: str) -> list[str]:
 
 
 def _written(instruction: _Instruction, needed: Chain | None, chains: _Chains) -> Chain | None:
-    """Notes what the written registers wait for, and returns it."""
+    """Record the chains behind the written registers, and return the longest."""
     spaces = set(instruction.parts[1:])
     if instruction.parts[0] == "st" or instruction.parts[0] == "red":
         if spaces & {"shared"}:
@@ -164,7 +164,7 @@ def _merged(sides: Iterable[_Chains]) -> _Chains:
 
 
 def _blocks(lines: Iterable[_Instruction | str]) -> list[_Block]:
-    """Instructions between labels and branches; the first block is where the kernel begins."""
+    """Split instructions at labels and branches; the first block is the kernel's entry."""
     blocks = [_Block()]
     for each in lines:
         if isinstance(each, str):
@@ -192,10 +192,10 @@ def _successors(blocks: list[_Block]) -> list[list[int]]:
 
 
 def places_of(text: str) -> list[str]:
-    """File and line of the source of each line of PTX; `?` where they are not known.
+    """Return the source file and line of each line of PTX; `?` where they are unknown.
 
-    In inline assembly only the first position counts: LLVM counts a source line on for each line of
-    it, though all of them are from one line of Triton.
+    In inline assembly only the first position counts: LLVM increments the source line for each line
+    of assembly, though all of them come from one line of Triton.
     """
     lines = [line.strip() for line in text.splitlines()]
     files = {
@@ -214,7 +214,7 @@ def places_of(text: str) -> list[str]:
 
 
 def _instructions(text: str) -> Iterator[_Instruction | str]:
-    """Instructions and labels, in order."""
+    """Yield instructions and labels, in order."""
     for line, place in zip(text.splitlines(), places_of(text), strict=True):
         code = line.partition("//")[0].strip()
         if found := _LABEL.match(code):
@@ -241,7 +241,7 @@ def _instruction(code: str, place: str) -> _Instruction:
 
 
 def _split(operands: str) -> list[str]:
-    """Operands at the commas outside of brackets."""
+    """Split operands at the commas outside of brackets."""
     depth = 0
     found = [""]
     for character in operands:

@@ -1,4 +1,4 @@
-"""Reads what ptxas says about the kernels that it assembles, given its option `-v`."""
+"""Parsers for the output of ptxas: resource usage by `-v`, and the version."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _VERSION = re.compile(r"\bV(\d[\w.]*)")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a thread of a kernel uses.
+    """The resources of a kernel's thread.
 
     Args:
-        registers: registers of the kernel and all that it calls.
+        registers: registers of the kernel and of all functions that it calls.
         spill_bytes: bytes stored and loaded for lack of registers.
         stack_bytes: bytes of local memory.
     """
@@ -26,7 +26,7 @@ class Usage:
 
 
 def read_usage(log: str) -> Usage | None:
-    """Reads the log of one kernel; `None` if it is not such a log.
+    """Parse the log of one kernel; return `None` for any other text.
 
     Functions that are not inlined have frames of their own, which add up.
     """
@@ -42,6 +42,6 @@ def read_usage(log: str) -> Usage | None:
 
 
 def read_version(text: str) -> str:
-    """The version in what `ptxas --version` prints; the text itself if it has none."""
+    """Return the version that `ptxas --version` printed; the whole text if it has none."""
     found = _VERSION.search(text)
     return found[1] if found else text.strip()

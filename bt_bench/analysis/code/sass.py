@@ -1,10 +1,10 @@
-"""Reads a kernel's machine code: instructions by class, and how often it waits for memory.
+"""A kernel's machine code: instructions by class, and its waits for memory.
 
-The 128 bits of an instruction say which of six barriers it signals when its result has arrived
-(bits 46 to 48 of the upper 64), and for which it waits before it begins (bits 52 to 57): Jia,
-Maggioni, Staiger and Scarpazza, "Dissecting the NVIDIA Volta GPU architecture via
-microbenchmarking" (2018), chapter 2. Instructions of a warp begin in their order, so all loads that
-are made before a wait take their time together.
+The 128 bits of an instruction name the one of six barriers that it signals when its result has
+arrived (bits 46 to 48 of the upper 64), and the barriers that it waits for before it begins (bits
+52 to 57): Jia, Maggioni, Staiger and Scarpazza, "Dissecting the NVIDIA Volta GPU architecture via
+microbenchmarking" (2018), chapter 2. Instructions of a warp issue in order, so all loads that are
+issued before a wait overlap.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _COUNTED = re.compile(r"SB(\d)")
 
 _SIGNALS, _WAITS = 46, 52  # first bits of the upper half
 _BARRIERS = 6
-_NONE = 7  # in place of a barrier
+_NONE = 7  # instead of a barrier's number
 
-# What is behind the letters of loads and stores, such as LDG; none: an address of any space.
+# Spaces by the letters of loads and stores, such as LDG; without one, any space.
 _SPACES = {"G": "global", "S": "shared", "L": "local", "C": "constant", "CU": "constant", "": "any"}
 _FAR = {"global", "any"}
 _LOAD = re.compile(r"^U?LD(GSTS|CU|[GSLC]?)$")
@@ -47,11 +47,11 @@ class _Instruction:
     """One instruction.
 
     Args:
-        opcode: with what modifies it, such as `LDG.E.64`.
-        guarded: it may not be run.
-        target: label that it goes to.
+        opcode: with modifiers, such as `LDG.E.64`.
+        guarded: whether a predicate may skip it.
+        target: label that it branches to.
         place: file and line.
-        signals: the barrier that it signals when its result has arrived; `None`: none.
+        signals: the barrier that it signals when its result has arrived; `None` if it signals none.
         waits: barriers that it waits for.
     """
 
@@ -75,10 +75,10 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Fetched:
-    """Loads that a barrier stands for.
+    """Loads tracked by one barrier.
 
     Args:
-        behind: how many waits had been made when the last of them began.
+        behind: number of waits before the last of them was issued.
         places: files and lines.
     """
 
@@ -88,15 +88,15 @@ class _Fetched:
 
 @dataclass(frozen=True)
 class _State:
-    """On a way through the code: loads under way by barrier, and those that each wait was for."""
+    """The state on one path through the code: pending loads by barrier, and each wait's loads."""
 
     pending: tuple[_Fetched | None, ...] = (None,) * _BARRIERS
     waits: tuple[tuple[str, ...], ...] = ()
 
     def passed(self, instruction: _Instruction) -> _State:
-        """The state behind an instruction."""
+        """Return the state after an instruction."""
         done = len(self.waits)
-        # What began before the last wait has arrived with it, as far as is known.
+        # Loads issued before the last wait are assumed to have arrived with it.
         late = [
             fetched
             for barrier in instruction.waits
@@ -117,11 +117,11 @@ class _State:
 
 
 def read_code(text: str, ptx: str) -> KernelCode:
-    """What a kernel consists of.
+    """Count a kernel's instructions by class, and locate its waits and dependent loads.
 
     Args:
-        text: what `nvdisasm -c -gp -hex` prints of it.
-        ptx: that it was made of, with line information.
+        text: output of `nvdisasm -c -gp -hex` for the kernel.
+        ptx: the PTX that it was compiled from, with line information.
 
     Raises:
         ValueError: for text without instructions.
@@ -151,7 +151,7 @@ def read_code(text: str, ptx: str) -> KernelCode:
 
 
 def _bits(opcode: str) -> int:
-    """The width of an access: 32 bits unless the opcode says otherwise."""
+    """Return the width of an access in bits: 32 unless the opcode has a width."""
     for part in opcode.split(".")[1:]:
         if (bits := _BITS.get(part.lstrip("US"))) is not None and part not in ("U", "S"):
             return bits
@@ -159,7 +159,7 @@ def _bits(opcode: str) -> int:
 
 
 def _waits(blocks: list[_Block]) -> tuple[tuple[str, ...], ...]:
-    """For each wait on the way with the most of them, the loads that it is for."""
+    """Return the loads behind each wait, on the path with the most waits."""
     flow = flow_of(_successors(blocks))
     ends: dict[int, _State] = {}
     for index in flow.order:
@@ -192,7 +192,7 @@ def _successors(blocks: list[_Block]) -> list[list[int]]:
         last = block.instructions[-1] if block.instructions else None
         following = []
         leaves = False
-        if last is not None and last.name != "CALL":  # which comes back
+        if last is not None and last.name != "CALL":  # a call returns
             following = [places[last.target]] if last.target in places else []
             leaves = (last.target is not None or last.name in ("EXIT", "RET")) and not last.guarded
         if not leaves and index + 1 < len(blocks):
@@ -202,11 +202,11 @@ def _successors(blocks: list[_Block]) -> list[list[int]]:
 
 
 def _instructions(lines: Iterable[str], places: list[str]) -> Iterator[_Instruction | str]:
-    """Instructions and labels, in order; an instruction is on two lines.
+    """Yield instructions and labels, in order; an instruction spans two lines.
 
     Args:
         lines: of the machine code.
-        places: files and lines of the lines of PTX that it is made of.
+        places: source file and line of each line of PTX.
     """
     place = "?"
     code = ""
@@ -232,7 +232,7 @@ def _instruction(code: str, upper: int, place: str) -> _Instruction:
     if _BRANCHES.match(opcode.partition(".")[0]):
         label = _TARGET.search(operands)
         target = label[1] if label else ""
-        # A branch by a uniform predicate, or by whether lanes have parted.
+        # The branch depends on a uniform predicate, or on whether lanes have diverged.
         guarded |= "," in operands.partition("`")[0]
     signals = upper >> _SIGNALS & 7
     waits = [number for number in range(_BARRIERS) if upper >> _WAITS + number & 1]

@@ -1,1 +1,1 @@
-"""From the results of two sides or more to a verdict on every metric of every case."""
+"""The path from the results of two or more sides to a verdict on every metric of every case."""

@@ -1,11 +1,11 @@
-"""By how much the host's speed may account for a change between two runs.
+"""The part of a change between two runs that the host's speed may account for.
 
 Two runs of equal code, one after the other, differ by far more than the rounds of either show: a
-host takes more than twice as long in one minute as in another. Then all that runs on it takes
-longer, also what the judged code is no part of. So each time of the host has a reference in its
-case: staging for what launches, and launching for what stages. The host may account for as much as
-the reference moved, up to a limit, or for nothing; the change is somewhere in between. Times of
-kernels hardly depend on the host, so they need no reference.
+host may take more than twice as long in one minute as in another. Then all host code takes longer,
+including code outside of the judged variant. So each host time has a reference in its case: staging
+for times that launch, and launching for times that stage. The host may account for as much as the
+reference moved, up to a limit, or for nothing; the change is somewhere in between. Times of kernels
+hardly depend on the host, so they need no reference.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.results import Method, Metric, Quantity
 
 MOST_HOST = 4.0
-"""The factor that the host may account for at most, and does without a reference.
+"""The largest factor that the host may account for; it is assumed where there is no reference.
 
 In twenty runs of equal code on one host, staging took up to 2.8 times as long in a case of one run
 as in another, and launching up to 2.3 times; see `reports/equal-pairs`.
 """
 
 LAUNCHING, STAGING = Quantity.HOST_US.value, Quantity.STAGE_US.value
-"""Each is the reference of the other, and staging that of all other times of the host."""
+"""Each is the reference of the other; staging is also the reference of all other host times."""
 
 _OF_DEVICE = (Quantity.GPU_US, Quantity.LAST_US)
 
 
 def add_host(asked: Iterable[Asked]) -> None:
-    """Set what the host may account for, in answered entries on two different runs."""
+    """Set the change that the host may account for, in answered entries on two different runs."""
     between = [each for each in asked if not each.matchup.one_run]
     moved: dict[tuple[str | None, ...], float] = {
         (*_case(each), each.entry.metric.name): each.entry.outcome.location
@@ -44,7 +44,7 @@ def add_host(asked: Iterable[Asked]) -> None:
         shifts = [0.0]
         for name in _references(each.entry.metric):
             shift = moved.get((*_case(each), name))
-            # A reference that has moved further did so on its own account.
+            # A reference that has moved beyond the limit did so for reasons of its own.
             shifts += [most, -most] if shift is None else [max(-most, min(most, shift))]
         each.entry.systematic = replace(
             each.entry.systematic, slowed=max(shifts), sped=-min(shifts)
@@ -57,11 +57,11 @@ def _case(asked: Asked) -> tuple[str, ...]:
 
 
 def _references(metric: Metric) -> Iterator[str | None]:
-    """Name the metrics that tell how fast the host was; `None` where no metric does."""
+    """Yield names of metrics that show the host's speed; `None` where no metric does."""
     for term in metric.terms or (metric,):
         if term.series is None or term.series.quantity in _OF_DEVICE:
             continue
         if term.series.method is Method.PROFILER:
-            yield None  # taken within milliseconds, in which the host may be slower than ever else
+            yield None  # within a few milliseconds, the host may be slower than at any other time
         else:
             yield LAUNCHING if term.name == STAGING else STAGING

@@ -1,4 +1,4 @@
-"""Which differences between two results make their figures not comparable."""
+"""Differences between two results that make their figures not comparable."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from bt_bench.results import (
 
 @dataclass(frozen=True)
 class Labelled:
-    """A result with the label that reports use for it."""
+    """A result with its label in reports."""
 
     label: str
     result: VariantResult
 
 
 def device_name(environment: Environment) -> str | None:
-    """Name of the device that the kernels ran on: the first GPU, or the CPU if none was used."""
+    """Return the name of the device that ran the kernels: the first GPU, or the CPU without one."""
     if environment.device == "cuda":
         return environment.gpus[0].name if environment.gpus else None
     return environment.cpu
 
 
 def machine_text(environment: Environment) -> str:
-    """Return the device and the host's CPU, on which host times depend.
+    """Return the device, and the host's CPU, which host times depend on.
 
-    Such as `on NVIDIA H200, AMD EPYC 9654`, or `without a GPU, AMD EPYC 9654`.
+    Examples are `on NVIDIA H200, AMD EPYC 9654` and `without a GPU, AMD EPYC 9654`.
     """
     device = device_name(environment) or "an unknown device"
     where = f"on {device}" if environment.device == "cuda" else "without a GPU"
@@ -62,7 +62,7 @@ _DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
 def refuse_differences(
     base: Labelled, other: Labelled, *, ignore_device: bool, ignore_helpers: bool, ignore_plan: bool
 ) -> list[str]:
-    """Raises on differences that are not ignored; returns the ignored ones, as warnings."""
+    """Raise for differences that are not ignored; return the ignored ones as warnings."""
     device = list(_device_differences(base.result, other.result))
     environments = base.result.environment, other.result.environment
     helpers = list(helper_differences(*(each.helpers for each in environments)))
@@ -79,7 +79,7 @@ def refuse_differences(
     sides = f"{base.label} and {other.label}"
     if refused:
         options = [option for option, found, ignored in ignorable if found and not ignored]
-        advice = ""  # of two suites nothing could be compared
+        advice = ""  # results of two suites cannot be compared at all
         if not suite:
             advice = f". `bt-bench compare {' '.join(options)}` compares them all the same"
         raise NotComparableError(f"{sides} are not comparable: {'; '.join(refused)}{advice}")
@@ -90,7 +90,7 @@ def refuse_differences(
 
 
 def crash_text(crash: Crash) -> str:
-    """A crash that did not happen again, as a clause."""
+    """Return a clause on a crash that did not happen again."""
     message = crash.reason.message.removeprefix(f"{crash.during}, ")
     whose = "" if crash.known else ", and it is not known in which variant"
     what = message if message.startswith(crash.during) else f"{crash.during}: {message}"
@@ -98,7 +98,7 @@ def crash_text(crash: Crash) -> str:
 
 
 def crash_warnings(side: Labelled) -> Iterator[str]:
-    """A warning if something crashed while a result was measured, quoting the first crash."""
+    """Yield a warning with the first crash, if something crashed while a result was measured."""
     crashes = side.result.crashes
     if crashes:
         more = f" (and {len(crashes) - 1} more such crashes)" if len(crashes) > 1 else ""
@@ -106,7 +106,7 @@ def crash_warnings(side: Labelled) -> Iterator[str]:
 
 
 def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
-    """Warnings on helpers that were not in use, also by the variant's own choice, or are unknown.
+    """Yield warnings on helpers that were not in use, even by the variant's choice, or are unknown.
 
     Args:
         results: by label.
@@ -118,7 +118,7 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
             sides.setdefault(text, []).append(label)
         if result.variant.native is False:
             sides.setdefault(_WITHOUT_C, []).append(label)
-    # The rounds of one run were taken by the same processes.
+    # The same processes took all rounds of a run, so its sides had the same helpers.
     if len({result.run_id for result in results.values()}) == 1:
         sides.pop(_UNKNOWN_HELPERS, None)
     for text, labels in sides.items():
@@ -132,7 +132,7 @@ def _suite_differences(base: VariantResult, other: VariantResult) -> Iterator[st
 
 
 def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
-    """A warning if the suite itself has changed, which says what is measured and checked."""
+    """Yield a warning if the suite itself has changed, since it defines measurements and checks."""
     before, after = base.result.suite, other.result.suite
     if before is None or after is None:
         return  # an earlier version did not record it

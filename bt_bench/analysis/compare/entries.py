@@ -1,4 +1,4 @@
-"""The entries to judge: one per metric of each case, with what is known about it so far."""
+"""The entries to judge: one per metric of each case, with its values and open questions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from bt_bench.results import (
 )
 
 WHOLE_CASE = Metric("case", "")
-"""Stands in place of a metric when a case could not be compared at all."""
+"""The metric of an entry on a case that could not be compared at all."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A result with the label that reports use for it.
+    """A result with its label in reports.
 
     Args:
         label: for reports.
-        result: what was measured.
+        result: the measurements.
         folder: the run folder; `None` if not known.
-        absent: why there is no result, if there is none. `result` then has the cases that it
-            should have, taken from another variant of its run.
+        absent: why there is no result, if there is none. Then `result` has the cases that it should
+            have, taken from another variant of its run.
     """
 
     label: str
@@ -60,17 +60,17 @@ class Matchup:
 
     @property
     def one_run(self) -> bool:
-        """Whether their rounds ran side by side."""
+        """Return whether their rounds ran side by side."""
         return self.base.result.header.run_id == self.other.result.header.run_id
 
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """An entry with what is still to be found out about it.
+    """An entry with its open question.
 
     Args:
-        entry: what will become one judgement.
-        matchup: what is compared with what.
+        entry: becomes one judgement.
+        matchup: the two sides.
         question: its answer becomes the entry's outcome; `None` where the outcome is known.
         spread: by how much an unchanged copy differed, as a share; `None` without a control.
     """
@@ -82,15 +82,15 @@ class Asked:
 
 
 MOST_NAMED = 5
-"""How many cases a fact names; beyond that it only gives their number."""
+"""The largest number of cases that a fact names; it only counts the others."""
 
 
 class Pairing:
     """The entries of one matchup.
 
     Args:
-        matchup: what is compared with what.
-        floors: by pattern of metric names, floors in place of those of the metrics.
+        matchup: the two sides.
+        floors: by pattern of metric names, floors that replace the metrics' own.
     """
 
     def __init__(self, matchup: Matchup, floors: Mapping[str, float]) -> None:
@@ -104,10 +104,10 @@ class Pairing:
         }
 
     def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
-        """All metrics of the cases of both sides; a case that one side lacks is one entry.
+        """Yield an entry per metric of each case; a case that only one side has gets one entry.
 
         Args:
-            sums: of metrics, which are judged beside them.
+            sums: sums of metrics, which are judged in addition.
         """
         base, other = self._matchup.base, self._matchup.other
         if base.absent or other.absent:
@@ -125,7 +125,7 @@ class Pairing:
                 yield self._entry(case, WHOLE_CASE, outcome=outcome)
 
     def _absent(self, base: Side, other: Side) -> Iterator[Asked]:
-        """One entry per case where the other side has no result at all."""
+        """Yield one entry per case where a side has no result at all."""
         lacking, rest = (base, other) if base.absent else (other, base)
         outcome = Settled(Verdict.MISSING, Cause.NO_CASE, lacking.absent or "")
         for case in rest.result.cases or lacking.result.cases:
@@ -151,7 +151,7 @@ class Pairing:
             base_value=base_value,
             other_value=other_value,
             outcome=outcome,
-            # By what was run, not by what is shown: the same question has the same answer.
+            # Families follow the run and not the selection: equal questions get equal answers.
             family=(base.label, other.label, metric.name if metric.terms else primary),
             exploratory=not primary,
             advisory=not self._matchup.one_run,
@@ -159,12 +159,12 @@ class Pairing:
         return Asked(entry, self._matchup)
 
     def _floored(self, metric: Metric) -> Metric:
-        """The metric with the floor that was asked for."""
+        """Return the metric with the requested floor."""
         floors = [floor for name, floor in self._floors.items() if fnmatchcase(metric.name, name)]
         return replace(metric, floor=floors[-1]) if floors else metric
 
     def facts(self) -> Iterator[str]:
-        """Cases that have no entry because neither side supports them; call after `entries`."""
+        """Report cases without entries, since neither side supports them; call after `entries`."""
         if not self._unsupported:
             return
         base, other = self._matchup.base.label, self._matchup.other.label
@@ -225,7 +225,7 @@ class Pairing:
         else:
             asked = self._entry(left, metric)
             spreads = [s for s in (left.spread(metric), right.spread(metric)) if s is not None]
-            # Sides of one run have one control; that of the base is more often a copy of it.
+            # Sides of one run have one control, which is more often a copy of the base.
             asked.spread = max(spreads[:1] if self._matchup.one_run else spreads, default=None)
             logs = left.instances, right.instances
             asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
@@ -244,7 +244,7 @@ class Pairing:
         return self._entry(case, count.metric, base, other, outcome)
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:
-        """Metrics that a second method contradicts, with what each method says."""
+        """Return metrics that a second method contradicts, with the readings of both methods."""
         if not side.result.header.calibration:
             return {}  # no calibration, so no intercepts and no cross-checks
         launches, kinds = None, set()
@@ -270,7 +270,7 @@ class Pairing:
 
 
 def metrics_in_order(metrics: Mapping[str, Metric]) -> list[Metric]:
-    """Measured ones in the order of series, then counted ones as they come."""
+    """Sort measured metrics in the order of series; then come sums and counted ones."""
     return sorted(metrics.values(), key=_place)
 
 
@@ -288,13 +288,13 @@ def _metrics_of(left: CompactCase, right: CompactCase, sums: Sequence[Metric]) -
 
 
 def _doubt(metric: Metric, doubts: Mapping[str, str]) -> str | None:
-    """Why a metric is not believed; a sum is not if one of its terms is not."""
+    """Return why a metric is not believed; a doubt about one term extends to a sum."""
     found = (doubts.get(each.name) for each in metric.terms or (metric,))
     return next(filter(None, found), None)
 
 
 def _why_none(label: str, case: CompactCase, metric: Metric) -> str:
-    """Why a case has nothing of a metric."""
+    """Return why a case has no value of a metric."""
     lacking = [term.name for term in metric.terms if term.name not in case.taken]
     if lacking or not metric.terms:
         return f"{label} did not measure {', '.join(lacking) or 'it'}"
@@ -306,5 +306,5 @@ def _launches_nothing(case: CompactCase) -> bool:
 
 
 def _typical(taken: Taken | None) -> float | None:
-    """See `bt_bench.analysis.figures.typical_us`."""
+    """Return the same as `bt_bench.analysis.figures.typical_us`."""
     return None if taken is None else median(np.median(taken.samples, axis=0))

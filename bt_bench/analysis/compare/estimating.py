@@ -1,4 +1,4 @@
-"""Estimates by how much two sides differ, as the logarithm of their ratio, for many cases at once.
+"""Estimates of the difference of two sides, as the log of their ratio, for many cases at once.
 
 Cases whose rounds share a log are computed together, since numpy is much faster on one large array
 than on a thousand small ones.
@@ -37,7 +37,7 @@ from bt_bench.results import (
 )
 
 BLOCKS = 8
-"""Into how many blocks of consecutive rounds the rounds of a case are divided."""
+"""Number of blocks of consecutive rounds that the rounds of a case are divided into."""
 
 _CHUNK = 1024
 
@@ -64,7 +64,7 @@ class Question:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Questions of equal kind can be answered together."""
+        """Return a key; questions of equal kind can be answered together."""
         sides = (self.base, self.other)
         shapes = [(side.per, side.samples.shape, id(side.rounds)) for side in sides]
         return (*shapes, id(self.base_instances), id(self.other_instances), self.one_run)
@@ -83,7 +83,7 @@ class Answer:
 
 
 def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
-    """Answers many questions about one metric; in the order of the questions."""
+    """Answer many questions about one metric, in the order of the questions."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, question in enumerate(questions):
         groups.setdefault(question.kind, []).append(index)
@@ -134,7 +134,7 @@ class _Group:
         return [found[index] for index in range(len(self._questions))]
 
     def _with_zeros(self, question: Question, base: FloatArray, other: FloatArray) -> Answer:
-        """Leaves out steps in which neither side ever took any time, since nothing ran there."""
+        """Answer from the steps that ever took any time; nothing ran in the others."""
         active = (base != 0).any(axis=0) | (other != 0).any(axis=0)
         if not active.any():
             active[:] = True
@@ -149,7 +149,7 @@ class _Group:
         return _with_values(base, other, outcomes)[0]
 
     def _estimates(self, base: FloatArray, other: FloatArray) -> list[Estimate | Settled]:
-        """[C, R, S], all positive → C outcomes."""
+        """Return one outcome per case. [C, R, S], [C, R, S], all positive → C outcomes"""
         if not len(base):
             return []
         paired = self._shared is not None
@@ -177,7 +177,7 @@ class _Group:
 
     @cached_property
     def _shared(self) -> list[tuple[int, int]] | None:
-        """Rows of the rounds that both sides have; `None` if they are not of one run."""
+        """Return pairs of rows of the rounds that both sides have; `None` unless of one run."""
         first = self._questions[0]
         if not first.one_run or first.base_instances != first.other_instances:
             return None
@@ -193,7 +193,7 @@ class _Group:
         return clustered_medians(self._changes_of_pairs(base, other), instances, BLOCKS)
 
     def _changes_of_pairs(self, base: FloatArray, other: FloatArray) -> FloatArray:
-        """[C, R, S], [C, R, S] → [C, P], for the rounds that both sides have."""
+        """Return the changes in the rounds that both sides have. [C, R, S], [C, R, S] → [C, P]"""
         left, right = (list(rows) for rows in zip(*(self._shared or []), strict=True))
         return _changes(base[:, left], other[:, right])
 
@@ -210,7 +210,10 @@ class _Group:
         return None if left is None or right is None else less(right, left)
 
     def _too_few(self) -> Settled:
-        """Too few rounds are `INVALID`; too few instances, as a plan may ask, `INCONCLUSIVE`."""
+        """Return `INVALID` for too few rounds; `INCONCLUSIVE` for too few instances.
+
+        A plan may ask for that few instances.
+        """
         first = self._questions[0]
         shared = self._shared
         if shared == []:
@@ -230,22 +233,22 @@ class _Group:
 
 
 class ControlDifference(NamedTuple):
-    """By how much an unchanged copy of an arm differs from it: in µs, and as a share."""
+    """The difference of an unchanged copy from its arm: in µs, and as a share."""
 
     us: float
     share: float
 
 
 def control_difference(original: Measurement, copy: Measurement) -> ControlDifference | None:
-    """Return how much an unchanged copy differs, as two arms of a run are compared.
+    """Return by how much an unchanged copy differs, compared like two arms of a run.
 
     Args:
         original: a series of the arm.
         copy: the same of its copy, from rounds of the same log.
 
     Returns:
-        The change of the typical time, or `None` without a round in common or with a time of
-        zero, which has no ratio.
+        The change of the typical time, or `None` without a round in common or with a time of zero,
+        which has no ratio.
     """
     offset = metric_of(original.series).offset
     of_copy = dict(zip(copy.rounds, copy.samples, strict=True))
@@ -268,43 +271,46 @@ def control_difference(original: Measurement, copy: Measurement) -> ControlDiffe
 
 
 def _changes(base: FloatArray, other: FloatArray) -> FloatArray:
-    """Log ratio of each round: the median over its steps. [C, R, S], [C, R, S] → [C, R]"""
+    """Return each round's log ratio: the median over its steps. [C, R, S], [C, R, S] → [C, R]"""
     return _over_steps(np.log(other / base))
 
 
 def _impossible(base: FloatArray) -> Answer:
-    """Result files with such samples are refused, but results need not come from a file."""
+    """Refuse a side with impossible times.
+
+    Result files with such samples are refused, but results need not come from a file.
+    """
     return Answer(None, None, impossible("other side" if are_times(base) else "base"))
 
 
 def _with_values(
     base: FloatArray, other: FloatArray, outcomes: Sequence[Estimate | Settled]
 ) -> list[Answer]:
-    """[C, R, S], [C, R, S], C outcomes → C answers"""
+    """Combine outcomes with the typical values. [C, R, S], [C, R, S], C outcomes → C answers"""
     values = zip(_typical(base).tolist(), _typical(other).tolist(), outcomes, strict=True)
     return [Answer(*each) for each in values]
 
 
 def _typical(samples: FloatArray) -> FloatArray:
-    """Median over steps of each step's median over rounds. [C, R, S] → [C]"""
+    """Return the median over steps of each step's median over rounds. [C, R, S] → [C]"""
     return _over_steps(np.median(samples, axis=1))
 
 
 def _over_steps(values: FloatArray) -> FloatArray:
-    """Median over the last axis, which mostly has one entry."""
+    """Return the median over the last axis, which mostly has one entry."""
     medians: FloatArray = values[..., 0] if values.shape[-1] == 1 else np.median(values, axis=-1)
     return medians
 
 
 def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Cases whose steps took the same in all rounds. [C, R, S] → [C]"""
+    """Find cases whose steps took the same time in all rounds. [C, R, S] → [C]"""
     constant: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     constant = (samples == samples[:, :1]).all(axis=(1, 2))
     return constant
 
 
 def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Cases whose steps took the same in most rounds, so that no median varies. [C, R, S] → [C]"""
+    """Find cases whose steps took the same in most rounds: no median varies. [C, R, S] → [C]"""
     mostly: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     mostly = ((samples == np.median(samples, axis=1, keepdims=True)).mean(axis=1) > 0.5).all(axis=1)
     return mostly

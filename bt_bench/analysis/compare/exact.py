@@ -1,4 +1,4 @@
-"""Compares counts, which need no statistics: launches and binaries."""
+"""Comparison of counts, which need no statistics: launches and binaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.results import COUNTED, Binaries, CompactCase, Launches, Metric
 class Count:
     """A counted metric on two sides; `None` where one side did not count.
 
-    `detail` says in a clause what differs.
+    `detail` is a clause on the difference.
     """
 
     metric: Metric
@@ -23,10 +23,10 @@ class Count:
 
 
 def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
-    """The counted metrics that either side has.
+    """Yield the counted metrics that either side has.
 
-    Registers and spills are those of one kernel, chosen by `_of_kernels`. Binaries are not compared
-    where one side compiles none, since its kernels are those of a library.
+    Registers and spills come from one kernel, chosen by `_of_kernels`. Binaries are not compared
+    where one side compiles none, since its kernels come from a library.
     """
     if base.launches is not None or other.launches is not None:
         yield launches_of(base.launches, other.launches)
@@ -50,14 +50,14 @@ def counts(base: CompactCase, other: CompactCase) -> Iterator[Count]:
 
 
 def launches_of(base: Launches | None, other: Launches | None) -> Count:
-    """Compare the launches per step of two sides, of which at least one has counted."""
+    """Compare the launches per step of two sides, at least one with counts."""
     return Count(
         COUNTED["launches"], _per_step(base), _per_step(other), _changed_launches(base, other)
     )
 
 
 def _per_step(launches: Launches | None) -> float | None:
-    """Launches per step: a mean, so that one more launch in a single step shows."""
+    """Return the mean of launches per step; it shows even one more launch in a single step."""
     if not launches:
         return None
     return sum(count for step in launches for _, _, count in step) / len(launches)
@@ -97,11 +97,11 @@ def _with_binaries(compiled: Mapping[str, Binaries]) -> dict[str, Binaries]:
 def _of_kernels(
     name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
 ) -> tuple[float | None, float | None]:
-    """Both values of the kernel that got worse the most.
+    """Return both values of the kernel that got worse the most.
 
     If none got worse, a value that one side does not know comes first, then the kernel that got
-    better the most, then the largest. Kernels that only one side has count through the maximum
-    over all kernels; `bt_bench.analysis.census_figures` does the same.
+    better the most, then the largest. Kernels that only one side has count through the maximum over
+    all kernels; `bt_bench.analysis.census_figures` does the same.
     """
     pairs = [
         (getattr(base[kernel], name), getattr(other[kernel], name))
@@ -115,7 +115,7 @@ def _of_kernels(
     worst = max(known, key=_growth, default=largest)
     if worst in known and _growth(worst) > 0:
         return worst
-    # An improvement, or no change, would be false comfort where a number is missing.
+    # Where a number is missing, an improvement or no change would be false comfort.
     for before, after in pairs:
         if (before is None) != (after is None):
             return before, after
@@ -130,7 +130,7 @@ def _growth(pair: tuple[float | None, float | None]) -> float:
 def _largest_known(
     name: str, base: Mapping[str, Binaries], other: Mapping[str, Binaries]
 ) -> tuple[float | None, float | None]:
-    """The maximum of each side; `None` if a kernel that only this side has lacks the number."""
+    """Return both maxima; `None` for a side if only this one lacks the number for a kernel."""
     unknown = [
         any(getattr(kernel, name) is None for kernel in side.values()) for side in (base, other)
     ]
@@ -141,7 +141,7 @@ def _largest_known(
 
 
 def _most(name: str, compiled: Mapping[str, Binaries]) -> float | None:
-    """The maximum over all kernels, or 0 without kernels."""
+    """Return the maximum over all kernels, 0 without kernels; `None` if no value is known."""
     values = [getattr(kernel, name) for kernel in compiled.values()]
     known: list[float] = [value for value in values if value is not None]
     return max(known, default=None if values else 0)

@@ -30,7 +30,7 @@ _CORRECTIONS = {
 
 
 def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Iterator[str]:
-    """Warnings about partial results; raises unless these are allowed.
+    """Yield warnings about partial results; raise unless these are allowed.
 
     A case that a run never reached may be missing on both sides, where nobody would notice.
     """
@@ -51,7 +51,7 @@ def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Ite
 
 
 def _odd_reasons(side: Side) -> Iterator[str]:
-    """Warns of a case that is ok but has a failure reason, which bt-bench never writes."""
+    """Warn of a case that is ok but has a failure reason, which bt-bench never writes."""
     odd = [c for c in side.result.cases if c.status is Status.OK and c.reason is not None]
     if odd:
         more = f" (and {len(odd) - 1} more such cases)" if len(odd) > 1 else ""
@@ -59,11 +59,11 @@ def _odd_reasons(side: Side) -> Iterator[str]:
 
 
 def how_to_finish(labels: Sequence[str], folder: Path | None) -> str:
-    """Why partial results are not compared, and what to do.
+    """Explain why partial results are not compared, and how to proceed.
 
     Args:
         labels: of the results of a run.
-        folder: where they are; if it is a run folder, the run can be resumed there.
+        folder: their location; if it is a run folder, the run can be resumed there.
     """
     known = folder is not None and (folder / CONFIG_NAME).is_file()
     are = "is a partial result: its" if len(labels) == 1 else "are partial results: their"
@@ -83,7 +83,7 @@ def facts_of(
     has_means: bool,
     has_own_margins: bool,
 ) -> Iterator[str]:
-    """How the sides were compared: sentences for people, in every format."""
+    """Explain how the sides were compared: sentences for people, in every format."""
     margins = []
     if any(each.one_run for each in matchups):
         yield "Sides of one interleaved run are compared round by round."
@@ -119,7 +119,7 @@ def facts_of(
 
 
 def _how_to_narrow(matchups: Sequence[Matchup], judgements: Sequence[Judgement]) -> Iterator[str]:
-    """What to run where times of one run are undecided, and what that costs."""
+    """Suggest a sweep where times of one run are undecided, with its cost."""
     plans = [each.base.result.header.plan for each in matchups if each.one_run]
     causes = {
         each.cause
@@ -150,7 +150,7 @@ def _how_to_narrow(matchups: Sequence[Matchup], judgements: Sequence[Judgement])
 
 
 def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]:
-    """Over which tests verdicts on times are corrected, and what the intervals are."""
+    """Explain the families of tests behind corrected verdicts on times, and the intervals."""
     sizes: dict[bool, set[int]] = {False: set(), True: set()}
     of_sums = False
     for each in judgements:
@@ -180,13 +180,13 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, or `a, b and c`."""
+    """Join names: `a`, `a and b`, or `a, b and c`."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def _tests(sizes: Collection[int]) -> str:
-    """` (30 tests)`, ` (28 to 30 tests)`, or nothing."""
+    """Return ` (30 tests)`, ` (28 to 30 tests)`, or nothing."""
     if not sizes:
         return ""
     low, high = min(sizes), max(sizes)

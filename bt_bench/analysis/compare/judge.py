@@ -1,4 +1,4 @@
-"""Turns entries into verdicts: margins, one family of tests, and the overall outcome."""
+"""The step from entries to verdicts: margins, families of tests, and the overall outcome."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from bt_bench.results import is_sum, select, sums_in
 
 @dataclass(frozen=True)
 class Criteria:
-    """Say what is compared, and how strictly.
+    """The scope and the strictness of a comparison.
 
     Args:
         rules: margins, alpha, and the correction for many tests.
@@ -54,8 +54,8 @@ class Criteria:
         ignore_helpers: accept other helpers in use; see `bt_bench.results.Helpers`.
         ignore_plan: accept another measurement plan.
         allow_partial: accept results of runs that did not finish.
-        floors: by pattern of metric names, differences that count as none, in the metric's unit; of
-            several that match, the last counts.
+        floors: by pattern of metric names, differences that count as none, in the metric's unit; if
+            several match, the last counts.
         selection: the cases whose verdicts are shown and count.
     """
 
@@ -78,13 +78,13 @@ def judge(
     base: str | None = None,
     others: Sequence[str] | None = None,
 ) -> Judged:
-    """Judges all metrics of all cases of all matchups; tests of one matchup are families.
+    """Judge all metrics of all cases of all matchups; each matchup has its own families of tests.
 
     Args:
-        matchups: what is compared with what, at least one.
-        criteria: how.
-        base: label for what all are compared with; default: that of the first matchup's base.
-        others: labels for the others; default: those of the matchups.
+        matchups: pairs of sides to compare, at least one.
+        criteria: how to compare them.
+        base: label of the common base; default: the label of the first matchup's base.
+        others: labels of the others; default: the labels of the matchups.
 
     Raises:
         NotComparableError: if sides are partial or differ in a way that is not allowed.
@@ -103,7 +103,7 @@ def judge(
             }
         ),
     ]
-    # All are judged, whatever is shown, since what is shown must not change the families of tests.
+    # All are judged, since the selection must not change the families of tests.
     entries, not_paired = entries_of(matchups, criteria)
     chosen = _chosen(entries, criteria.metrics)
     floors = list(_floor_facts(entries, criteria.floors))
@@ -145,11 +145,12 @@ def judge(
 
 
 def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[Entry], list[str]]:
-    """All that is to be judged, with estimates and margins; and facts on what is not.
+    """Return all entries to judge, with estimates and margins, and facts on the rest.
 
     Args:
-        matchups: what is compared with what.
-        criteria: how; of the metrics that are shown only sums make a difference here.
+        matchups: pairs of sides to compare.
+        criteria: how to compare them; of the metrics that are shown only sums make a difference
+            here.
     """
     pairings = [Pairing(each, criteria.floors) for each in matchups]
     sums = sums_in(criteria.metrics)
@@ -160,13 +161,13 @@ def entries_of(matchups: Sequence[Matchup], criteria: Criteria) -> tuple[list[En
 
 
 def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Judgement]]:
-    """Sides of which nothing was compared, or not each time that decides, with the reasons.
+    """Return sides with nothing compared, or not each time that decides, with the reasons.
 
     Such a comparison must never pass.
 
     Args:
         judged: the comparison.
-        wholes: by label of a side, what it is a part of; see `Matched.wholes`.
+        wholes: by label of a side, the whole that it belongs to; see `Matched.wholes`.
     """
     found: dict[str, list[Judgement]] = {whole: [] for whole in wholes.values()}
     for judgement in judged.judgements:
@@ -177,7 +178,7 @@ def not_compared(judged: Judged, wholes: Mapping[str, str]) -> dict[str, list[Ju
 
 
 def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
-    """Yields warnings; raises if the two must not be compared."""
+    """Yield warnings; raise if the two must not be compared."""
     if matchup.base.absent or matchup.other.absent:
         return  # nothing to compare, and nothing that could differ
     base, other = (
@@ -201,7 +202,7 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
 
 
 def _in_order(asked: Sequence[Asked]) -> list[Asked]:
-    """Sorts entries by case, in the order of the cases, so all sides of a case are together."""
+    """Sort entries by case, in the order of the cases: all sides of a case are together."""
     places: dict[tuple[str, str], int] = {}
     for each in asked:
         places.setdefault((each.entry.operation, each.entry.case), len(places))
@@ -209,7 +210,7 @@ def _in_order(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
-    """The names of the requested metrics; judgements on whole cases are always included."""
+    """Return the names of the requested metrics, including judgements on whole cases."""
     found = {entry.metric.name: entry.metric for entry in entries}
     found.pop(WHOLE_CASE.name, None)
     if not patterns:
@@ -226,7 +227,7 @@ def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
 
 
 def _floor_facts(entries: Sequence[Entry], floors: Mapping[str, float]) -> Iterator[str]:
-    """What counts as none by `--floor`; raises for a pattern that matches no metric."""
+    """Report the floors set by `--floor`; raise for a pattern that matches no metric."""
     found = {entry.metric.name: entry.metric for entry in entries}
     found.pop(WHOLE_CASE.name, None)
     names = [metric.name for metric in metrics_in_order(found)]
@@ -237,7 +238,7 @@ def _floor_facts(entries: Sequence[Entry], floors: Mapping[str, float]) -> Itera
 
 
 def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) -> Iterator[str]:
-    """Facts about cases of which no metric was requested, so that none disappears silently."""
+    """Report cases without a requested metric; otherwise they would disappear silently."""
     left = {(each.other, each.key) for each in selected}
     lost: dict[str, dict[str, None]] = {}
     for each in everything:
@@ -253,7 +254,7 @@ def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) 
 
 
 def _answer_all(asked: Sequence[Asked], criteria: Criteria) -> None:
-    """Answers all questions, those on one metric together, and sets the margins."""
+    """Answer all questions, grouped by metric, and set the margins."""
     by_metric: dict[str, list[tuple[Asked, Question]]] = {}
     for each in asked:
         if each.question is not None:

@@ -1,4 +1,4 @@
-"""Labels of results that are compared: each is the only one of its name."""
+"""Unique labels for the results of a comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bt_bench.results import VariantResult
 def unique_labels(
     results: Sequence[VariantResult], labels: Sequence[str] | None = None
 ) -> list[str]:
-    """A label per result: as given, else the variant, with its run where names are ambiguous."""
+    """Return a label per result: as given, else the variant, with its run where ambiguous."""
     if labels is None:
         names = [result.variant.name for result in results]
         labels = [

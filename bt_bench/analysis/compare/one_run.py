@@ -14,10 +14,10 @@ _LENIENT = Criteria(ignore_device=True, ignore_helpers=True, ignore_plan=True, a
 
 
 def judge_run(results: Sequence[VariantResult]) -> Judged | None:
-    """What `bt-bench compare` says of a run's folder, for its tables.
+    """Compare the results of a run's folder like `bt-bench compare`, for the run's tables.
 
     Results of several runs, and partial ones, are compared all the same: the report of a run shows
-    what there is, and says what it is of.
+    the existing results and names their origin.
 
     Returns:
         `None` where there is only one result.
@@ -33,6 +33,6 @@ def judge_run(results: Sequence[VariantResult]) -> Judged | None:
 
 
 def baseline_index(results: Sequence[VariantResult]) -> int:
-    """The arm that others are compared with: the variant `baseline`, else the first result."""
+    """Return the index of the reference arm: the variant `baseline`, else the first result."""
     names = [result.variant.name for result in results]
     return names.index(BASELINE) if BASELINE in names else 0

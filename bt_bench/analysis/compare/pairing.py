@@ -1,4 +1,4 @@
-"""Pairs the cases of two results; looks at no figures.
+"""Pairing of the cases of two results, without a look at figures.
 
 Cases correspond if operation and workload digest are equal; names and variants may differ.
 """
@@ -13,23 +13,23 @@ from bt_bench.base.names import Operation
 
 
 class Identified(Protocol):
-    """What pairing needs to know about a case."""
+    """The identity of a case, for pairing."""
 
     @property
     def operation(self) -> Operation:
-        """The operation of the case."""
+        """Return the operation of the case."""
 
     @property
     def case(self) -> str:
-        """The name of the case."""
+        """Return the name of the case."""
 
     @property
     def key(self) -> str:
-        """Operation and name."""
+        """Return operation and name."""
 
     @property
     def digest(self) -> str:
-        """The digest of its workload."""
+        """Return the digest of its workload."""
 
 
 Case = TypeVar("Case", bound=Identified)
@@ -38,7 +38,7 @@ Case = TypeVar("Case", bound=Identified)
 def match_cases(
     base: Sequence[Case], other: Sequence[Case]
 ) -> tuple[list[tuple[Case, Case]], list[Case], list[Case]]:
-    """Pairs in the order of the base, then the cases left over on either side."""
+    """Return pairs in the order of the base, then the cases left over on either side."""
     unclaimed: dict[tuple[Operation, str], list[Case]] = defaultdict(list)
     for case in other:
         unclaimed[_identity(case)].append(case)
@@ -57,7 +57,7 @@ def match_cases(
 
 
 def why_missing(case: Identified, label: str, keys: Collection[str], complete: bool) -> str:
-    """Why a side has no counterpart of a case.
+    """Return why a side has no counterpart of a case.
 
     Args:
         case: the case, of the side that has it.
@@ -77,7 +77,7 @@ def _identity(case: Identified) -> tuple[Operation, str]:
 
 
 def _take(candidates: list[Case], name: str | None) -> Case | None:
-    """Removes and returns the first candidate of that name, or of any where it is `None`."""
+    """Remove and return the first candidate of a name; of any name if it is `None`."""
     for index, candidate in enumerate(candidates):
         if name is None or candidate.case == name:
             return candidates.pop(index)

@@ -1,6 +1,6 @@
-"""Which sides and cases a report shows and counts, and what is said about the others.
+"""The sides and cases that a report shows and counts, and facts about the others.
 
-The others are judged as well: what is shown must not change the families of tests.
+The others are judged as well: the selection must not change the families of tests.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class OfCase(Protocol):
 
     @property
     def operation(self) -> Operation:
-        """The operation."""
+        """Return the operation."""
 
     @property
     def case(self) -> str:
-        """The name of the case."""
+        """Return the name of the case."""
 
 
 Selected = TypeVar("Selected", bound=OfCase)
@@ -36,7 +36,7 @@ Selected = TypeVar("Selected", bound=OfCase)
 
 @dataclass(frozen=True)
 class Selection:
-    """What is selected; `None` where an option was not given.
+    """The selection by options; `None` where an option was not given.
 
     Args:
         cases: patterns of `-k`, see `select_names`.
@@ -50,7 +50,7 @@ class Selection:
 
     @property
     def options(self) -> str:
-        """The options that were given, as on the command line; empty without any."""
+        """Return the given options, as on the command line; empty without any."""
         return ", ".join(
             [
                 *([] if self.cases is None else [f"-k {self.cases}"]),
@@ -60,7 +60,7 @@ class Selection:
         )
 
     def of_sides(self, matched: Matched) -> tuple[Matched, list[str]]:
-        """The sides of the selected variants, and facts about the others; the base always stays.
+        """Return the sides of the selected variants, and facts about the rest; the base stays.
 
         Raises:
             UsageError: for a variant that is not compared, and if only the base is left.
@@ -71,14 +71,14 @@ class Selection:
         labels = self.labels(names, {_variant(each.base) for each in matched.matchups})
         kept = tuple(each for each in matched.matchups if each.other.label in labels)
         wholes = {side: whole for side, whole in matched.wholes.items() if side in labels}
-        # A side of two run folders is one variant of a whole, which is not among the labels.
+        # For run folders, `others` are wholes and not sides, so none of them is lost.
         lost = [label for label in names if label not in labels]
         others = tuple(each for each in matched.others if each not in lost)
         facts = [f"Left out by --variants, and not judged: {', '.join(lost)}."] if lost else []
         return replace(matched, others=others, matchups=kept, wholes=wholes), facts
 
     def labels(self, others: Mapping[str, str], bases: Collection[str]) -> set[str]:
-        """The labels of the selected ones among others than the base.
+        """Return the labels of the selected variants, without the base.
 
         Args:
             others: by label, the variant.
@@ -101,11 +101,11 @@ class Selection:
     def left_out(
         self, kept: Sequence[OfCase], rest: Sequence[OfCase], listed: Sequence[Judgement]
     ) -> list[str]:
-        """Facts about what is not selected.
+        """Return facts about everything that is not selected.
 
         Args:
-            kept: what is about the selected cases.
-            rest: what is about the others.
+            kept: everything about the selected cases.
+            rest: everything about the other cases.
             listed: the judgements on the others that would be listed if they were selected.
         """
         if not rest:
@@ -116,7 +116,7 @@ class Selection:
         ]
 
     def of_cases(self, found: Sequence[Selected]) -> tuple[list[Selected], list[Selected]]:
-        """What is about the selected cases, and the rest.
+        """Split a sequence into the selected cases and the rest.
 
         Raises:
             UsageError: for patterns and operations that select nothing.
@@ -143,14 +143,14 @@ class Selection:
         return kept, rest
 
     def told(self, kept: Sequence[OfCase], found: Sequence[OfCase]) -> str:
-        """A sentence on how many cases are selected, and by which options."""
+        """Return a sentence with the number of selected cases, and the options used."""
         options = replace(self, variants=None).options
         chosen, all_keys = (len(set(map(_key, group))) for group in (kept, found))
         return f"Selected by {options}: {chosen} of {all_keys} cases."
 
 
 EVERYTHING = Selection()
-"""Nothing was selected, so all is shown."""
+"""The selection without options: everything is shown."""
 
 
 def _key(each: OfCase) -> str:

@@ -1,4 +1,4 @@
-"""Name the self-checks that failed in the runs of a comparison."""
+"""The self-checks that failed in the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bt_bench.base.errors import listed
 
 
 def failed_self_checks(matchups: Sequence[Matchup]) -> Iterator[str]:
-    """Yield a sentence for each run whose calibration failed self-checks, with what it found.
+    """Yield a sentence for each run whose calibration failed self-checks, with the values found.
 
     Args:
         matchups: the sides of all runs.
@@ -31,6 +31,6 @@ def failed_self_checks(matchups: Sequence[Matchup]) -> Iterator[str]:
 
 
 def _name_of(labels: Sequence[str]) -> str:
-    """Return what labels such as `fused@first` name after the `@`, if they agree; else all."""
+    """Return the run that labels such as `fused@first` share after the `@`; else list them all."""
     runs = {label.partition("@")[2] for label in labels}
     return runs.pop() if len(runs) == 1 and "" not in runs else listed(labels)

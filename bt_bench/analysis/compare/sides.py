@@ -1,4 +1,4 @@
-"""Resolves the arguments of `compare`: results, their labels, and what is compared with what."""
+"""The arguments of `compare`: results, their labels, and their matchups."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Given:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a run folder."""
+        """Return whether it is a run folder."""
         return self.path != STDIN and Path(self.path).is_dir()
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, if it can be known."""
+        """Return the run folder; `None` for stdin."""
         if self.path == STDIN:
             return None
         return Path(self.path) if self.is_folder else Path(self.path).parent
@@ -42,7 +42,7 @@ class Given:
 
 @dataclass(frozen=True)
 class _Read:
-    """A result that was read; `absent` says why there is none although its run should have one."""
+    """A result that was read; `absent` gives the reason if its run should have one but lacks it."""
 
     result: CompactResult
     absent: str | None = None
@@ -54,10 +54,10 @@ class _Read:
 
 @dataclass(frozen=True)
 class Matched:
-    """What is compared with what, and the labels of both as wholes.
+    """The matchups, and the labels of both sides as wholes.
 
     `wholes` maps each side to the member of `others` that it is, or is a variant of. It omits a
-    variant that its run should have but has not: nothing of that can be compared.
+    variant that its run should have but does not: nothing of it can be compared.
     """
 
     base: str
@@ -67,7 +67,7 @@ class Matched:
 
 
 def parse_given(text: str) -> Given:
-    """Parses `label=path` or a path; an existing file with `=` in its name is a path.
+    """Parse `label=path` or a path; an existing file with `=` in its name is a path.
 
     Raises:
         UsageError: for a label or a path that is empty.
@@ -81,25 +81,25 @@ def parse_given(text: str) -> Given:
 
 
 PlannedOf = Callable[[Path, Collection[str]], tuple[str, ...] | None]
-"""Which variants a run folder's config names, given those found: `config.planned_variants`."""
+"""The signature of `config.planned_variants`: the variants that a run folder's config names."""
 
 
 def match_sides(
     given: Sequence[Given], planned_of: PlannedOf, stored: Given | None = None
 ) -> Matched:
-    """Reads results and says which is compared with which.
+    """Read results, and match each with the result that it is compared with.
 
-    Run folders only, two or more: each variant of the first with the same one of the others.
-    Otherwise all results with the first one; in a run folder that is the variant `baseline`, or
-    else the first one of its config.
+    Run folders only, two or more: each variant of the first is matched with the same one of the
+    others. Otherwise all results are matched with the first one; in a run folder that is the
+    variant `baseline`, or else the first one of its config.
 
     Args:
         given: the arguments.
-        planned_of: tells which variants a run folder was to have.
+        planned_of: returns the variants that a run folder was to have.
         stored: a stored baseline, which all are then compared with.
 
     Raises:
-        UsageError: for what cannot be read, or is only one result.
+        UsageError: for an unreadable argument, or if there is only one result.
         NotComparableError: for a file of another schema version.
     """
     if sum(each.path == STDIN for each in given) > 1:
@@ -144,7 +144,7 @@ def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
 
 
 def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
-    """Warns if a folder holds results of several runs; they are compared as different runs."""
+    """Warn if a folder holds results of several runs; they are compared as different runs."""
     runs: dict[str, list[str]] = {}
     for result in found:
         name = f"{result.header.variant.name}{RESULT_SUFFIX}"
@@ -157,7 +157,7 @@ def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
 def _absent(
     variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()
 ) -> _Read:
-    """Stands in for a variant without a result, with the cases of another variant of its run."""
+    """Return a stand-in for a variant without a result, with the cases of another variant."""
     info = of_run.header.variant.model_copy(update={"name": variant})
     header = of_run.header.model_copy(update={"variant": info})
     why = f"{given.path} has no result of variant {variant}"
@@ -167,7 +167,7 @@ def _absent(
 
 
 def _labelled(read: Sequence[tuple[Given, _Read]]) -> list[Side]:
-    """Labels as given, else variant names, with the run where names alone are ambiguous."""
+    """Label sides as given, else by variant, with the run where names alone are ambiguous."""
     headers = [one.result.header for _, one in read]
     labels = [
         _label(given, default, header.variant.name)
@@ -202,7 +202,7 @@ def _match_folders(given: Sequence[Given], planned_of: PlannedOf) -> Matched:
 
 
 def _tails(paths: Sequence[Path]) -> list[str]:
-    """Return the ends of paths, with as many parts as tell them apart: `h100/run`, `h200/run`."""
+    """Return the shortest ends of paths that tell them apart: `h100/run`, `h200/run`."""
     distinct = len({*paths})
     for count in range(1, max((len(path.parts) for path in paths), default=0)):
         tails = ["/".join(path.parts[-count:]) for path in paths]

@@ -1,4 +1,4 @@
-"""Say of what a comparison is: the config, the machine, and whether the results are right."""
+"""The subject of a comparison: the config, the machine, and whether the results are right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
     """Return a clause such as `origin, 5 cases on NVIDIA H200, AMD EPYC 9654, all equal to …`.
 
     Args:
-        matchups: what is compared with what.
+        matchups: pairs of compared sides.
         count: how many cases are shown.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a profile says: of kernels as compiled, and what changed from one profile to another."""
+"""Analysis of profiles: timelines, hardware counters, host functions, and their changes."""
 
 from __future__ import annotations
 

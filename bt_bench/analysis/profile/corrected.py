@@ -1,4 +1,4 @@
-"""Traced steps without what tracing added to them."""
+"""Traced steps without the time that tracing added to them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import DeviceOperation, FloatArray, TracedSteps
 
 LOW, HIGH = 10.0, 90.0
-"""Percentiles that the spread of a row lies between."""
+"""The percentiles at the ends of a row's spread."""
 
 
 @dataclass(frozen=True)
 class _Moved:
-    """An operation in all samples: as traced, and without what tracing added before it.
+    """An operation in all samples: as traced, and without the time that tracing added before it.
 
     `call_shift` is by how much the call that enqueued it has moved forward when it did so.
     """
@@ -32,20 +32,20 @@ class _Moved:
 
 
 class Corrected:
-    """Traced steps without what tracing added.
+    """Traced steps without the time that tracing added.
 
-    The calls are gone through in order, each with the operations that it enqueued. All is done for
-    each sample by itself: whether an operation waited for another one differs among them.
+    The calls are processed in order, each with the operations that it enqueued. Each sample is
+    processed by itself: samples differ in whether an operation waited for another one.
 
     Args:
         traced: with all calls and operations.
-        weight: what that added.
+        weight: the time that tracing added.
     """
 
     def __init__(self, traced: TracedSteps, weight: Weight) -> None:
         self._traced, self._weight = traced, weight
         self._host, self._step = _array(traced.host_us), _array(traced.step_us)
-        # The wait is a call of CUDA itself, behind the call's return.
+        # The wait is a CUDA call itself, made after the step's call has returned.
         self._calls = [
             call for call in traced.calls if median(_array(call.start_us) - self._host) < 0
         ]
@@ -59,7 +59,7 @@ class Corrected:
         self.ends_us = [float(end) for end in self._end]
 
     def rows(self) -> list[TimelineRow]:
-        """The host's stretches in order, each operation behind the call that enqueued it."""
+        """Return the host's stretches in order, each operation behind the call that enqueued it."""
         rows: list[TimelineRow] = []
         shown: set[int] = set()
         at = np.zeros(len(self._returned))
@@ -81,7 +81,7 @@ class Corrected:
         return rows
 
     def _go_through(self) -> FloatArray:
-        """Moves all calls and operations; returns by how much the host has moved at the return."""
+        """Move all calls and operations; return by how much the host has moved at the return."""
         enqueued = self._enqueued()
         shift = np.zeros(len(self._host))
         at = shift
@@ -89,8 +89,8 @@ class Corrected:
             self._move(place, shift, None, shift)
         for number, call in enumerate(self._calls):
             start, end = _array(call.start_us), _array(call.end_us)
-            # A call that took less than what is taken off has no length: part of what tracing adds
-            # lies outside of the record, in what the host does next.
+            # If a call took less time than is taken off, it has no length: part of the tracing's
+            # time lies outside of the record, in the host code that follows.
             begun = np.maximum(start - shift, at)
             for place in enqueued.get(number, ()):
                 self._move(place, shift + self._weight.ahead_of(call), begun, end)
@@ -102,10 +102,10 @@ class Corrected:
         return shift
 
     def _enqueued(self) -> dict[int | None, list[int]]:
-        """The operations that each call enqueued, by places; `None`: before the first call.
+        """Return the operations that each call enqueued, by places; `None`: before the first call.
 
-        One that no record of a call belongs to, as in a graph, is taken for one of the last call
-        that had begun before it.
+        If no record of a call belongs to an operation, as in a graph, it is attributed to the last
+        call that had begun before it.
         """
         of_operation = {
             call.operation: number
@@ -126,14 +126,14 @@ class Corrected:
     def _move(
         self, place: int, shift: FloatArray, begun: FloatArray | None, call_end: FloatArray
     ) -> None:
-        """Moves an operation forward with its call, but not before one that it came after.
+        """Move an operation forward with its call, but not before one that it came after.
 
-        Which stream an operation is of is not known. Those that overlap are of several; one that
-        began when another had ended is taken to follow it.
+        The stream of an operation is not known. Operations that overlap are on several streams; one
+        that began when another had ended is taken to follow it.
 
         Args:
             place: of the operation.
-            shift: by how much what was enqueued has moved forward.
+            shift: by how much the enqueued operation has moved forward.
             begun: when the moved call begins.
             call_end: when the call returned, as traced.
         """
@@ -148,14 +148,14 @@ class Corrected:
         if before:
             last = max(before, key=lambda moved: median(moved.traced_end))
             gap = traced_start - last.traced_end
-            # One that was enqueued in time also keeps its distance, which is the device's own.
+            # An operation enqueued in time also keeps its gap, which is the device's own.
             queued = last.traced_end > call_end
             start = np.maximum(start, last.end + np.where(queued, gap, np.minimum(gap, 0.0)))
         end = start + (traced_end - traced_start)
         self._moved[place] = _Moved(traced_start, traced_end, start, end, shift)
 
     def _waited(self, start: FloatArray, end: FloatArray, shift: FloatArray) -> FloatArray:
-        """By how much the return of a call moves that may have waited for the device.
+        """Return how far the return of a call moves that may have waited for the device.
 
         Args:
             start: when the call was made, as traced.
@@ -171,7 +171,7 @@ class Corrected:
         return shift
 
     def _ended(self, shift: FloatArray) -> FloatArray:
-        """When the device is idle and the wait for it has returned."""
+        """Return when the device is idle and the wait for it has returned."""
         idle = self._step - shift - self._weight.idle_us
         ends = list(self._moved.values())
         if not ends:
@@ -180,8 +180,8 @@ class Corrected:
         last: FloatArray = np.max([moved.end for moved in ends], axis=0)
         busy = last + (self._step - traced) - self._weight.wait_us
         end = np.where(traced > self._host, busy, idle)
-        # A wait lasts until the device is idle, whatever was taken off. How much longer than that
-        # is not known from samples in which the device was idle at the return already.
+        # A wait lasts at least until the device is idle. Any excess is unknown in samples whose
+        # device was idle at the return already.
         at_least: FloatArray = np.maximum(last, self._returned)
         return np.maximum(end, at_least)
 
@@ -202,7 +202,7 @@ class Corrected:
 
 
 def _waits(name: str) -> bool:
-    """Whether a call of CUDA may return only when the device has done something."""
+    """Return whether a call of CUDA may return only when the device has done something."""
     if "Synchronize" in name:
         return True
     return name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
@@ -220,7 +220,7 @@ def _row(
 
 
 def _add_code(rows: list[TimelineRow], start: FloatArray, end: FloatArray) -> None:
-    """A row for the host's own code, if there is any to speak of."""
+    """Append a row for the host's own code, if it takes any time."""
     if median(end - start) > 0:
         rows.append(_row(Lane.HOST, What.CODE, "host code", start, np.maximum(start, end)))
 

@@ -1,4 +1,4 @@
-"""What hardware counters say of each kernel, and what changed from one profile to another."""
+"""The hardware counters of each kernel, and their changes from one profile to another."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ PCIE = (Counter.PCIE_READ_BYTES, Counter.PCIE_WRITTEN_BYTES)
 L2 = (Counter.L2_BYTES,)
 
 SMALLEST_CHANGE = 0.05
-"""Figures that scatter count as changed from this share on, if no value of one profile lies among
-those of the other."""
+"""Figures that scatter count as changed from this share on.
+
+No value of one profile may then lie among the values of the other.
+"""
 
 _LIMITS = {
     Counter.LIMIT_REGISTERS: "registers",
@@ -26,7 +28,7 @@ _LIMITS = {
     Counter.LIMIT_BARRIERS: "barriers",
     Counter.LIMIT_BLOCKS: "programs per SM",
 }
-# Figures that are compared, and whether they are the same in every run of the same code.
+# Compared figures, and whether all runs of the same code have equal values.
 _COMPARED = {
     Counter.DURATION_NS: ("duration in ns", False),
     Counter.DRAM_READ_BYTES: ("bytes read from DRAM", False),
@@ -39,7 +41,7 @@ _COMPARED = {
     Counter.THREADS: ("threads of a program", True),
     Counter.REGISTERS: ("registers of a thread", True),
 }
-# Below this, differences of bytes and ns are of the tool's own doing.
+# Smaller differences of bytes and ns come from the tool itself.
 _FLOORS = {Counter.DURATION_NS: 100.0, Counter.WARPS_PERCENT: 2.0}
 _FLOOR_BYTES = 1024.0
 
@@ -57,12 +59,12 @@ class CounterRow:
     kernel: KernelCounters
 
     def median(self, counter: Counter) -> float | None:
-        """The median over the calls; `None` if the counter was not taken."""
+        """Return the median over the calls; `None` if the counter was not taken."""
         values = self.kernel.values.get(counter)
         return median(values) if values else None
 
     def sum(self, counters: Sequence[Counter]) -> float | None:
-        """The sum of the medians of some counters; `None` if one was not taken."""
+        """Return the sum of the medians of some counters; `None` if one was not taken."""
         return _sum(self.median(counter) for counter in counters)
 
     @property
@@ -72,15 +74,15 @@ class CounterRow:
         return None if duration is None else duration / 1e3
 
     def gb_per_s(self, counters: Sequence[Counter]) -> float | None:
-        """The bytes of some counters by the duration, in GB/s."""
+        """Return the bytes of some counters by the duration, in GB/s."""
         moved, duration = self.sum(counters), self.median(Counter.DURATION_NS)
         return None if moved is None or not duration else moved / duration
 
     @property
     def limiters(self) -> tuple[str, ...]:
-        """What bounds how many warps are resident: too few programs, or resources of an SM.
+        """Return the bounds on resident warps: too few programs, or resources of an SM.
 
-        Empty if the tool does not tell.
+        It is empty if the tool does not report them.
         """
         waves = self.median(Counter.WAVES)
         if waves is not None and waves < 1:
@@ -92,7 +94,7 @@ class CounterRow:
 
 @dataclass(frozen=True)
 class StallShare:
-    """A reason for which warps waited at a line.
+    """A reason why warps waited at a line.
 
     Args:
         reason: such as `long scoreboard`.
@@ -106,7 +108,7 @@ class StallShare:
 
 
 def counter_rows(variant: VariantCounters) -> list[CounterRow]:
-    """The kernels of a variant's step in the order of their launches."""
+    """Return the kernels of a variant's step in the order of their launches."""
     counts = Counts(kernel.name for kernel in variant.kernels)
     seen: Counts[str] = Counts()
     rows = []
@@ -119,22 +121,22 @@ def counter_rows(variant: VariantCounters) -> list[CounterRow]:
 
 
 def total(rows: Sequence[CounterRow], counters: Sequence[Counter]) -> float | None:
-    """The sum over all kernels; `None` if one of them lacks a counter, or there is none."""
+    """Return the sum over all kernels; `None` without kernels, or if one lacks a counter."""
     return _sum(row.sum(counters) for row in rows) if rows else None
 
 
 def times_required(moved: float | None, counters: Counters) -> float | None:
-    """Bytes as a multiple of what the operation must move; `None` where one is not known."""
+    """Return bytes as a multiple of the required bytes; `None` where one is not known."""
     required = counters.required_bytes
     return None if moved is None or not required else moved / required
 
 
 def stall_shares(kernel: KernelCounters, most: int) -> list[StallShare]:
-    """What a kernel's warps waited for most, and where.
+    """Return the main stalls of a kernel's warps, and their places.
 
     Args:
         kernel: its counters.
-        most: how many are given.
+        most: the largest number of stalls.
     """
     return [
         StallShare(stall.reason.replace("_", " "), stall.place, stall.samples / kernel.samples)
@@ -144,15 +146,15 @@ def stall_shares(kernel: KernelCounters, most: int) -> list[StallShare]:
 
 @dataclass(frozen=True)
 class CounterChange:
-    """One figure that is another one.
+    """One figure that changed.
 
     Args:
-        variant: whose kernel it is.
+        variant: the variant of the kernel.
         where: the kernel.
         what: the figure.
         before: its value in the first profile.
         after: its value in the second one.
-        more: whether it is more; `None` where that is not a number.
+        more: whether it grew; `None` where it is not a number.
     """
 
     variant: str
@@ -166,12 +168,12 @@ class CounterChange:
 def counter_changes(
     before: Counters, after: Counters, labels: tuple[str, str] = ("before", "now")
 ) -> list[CounterChange]:
-    """All that changed, what became more first.
+    """Return all changes, growth first.
 
     Args:
         before: the first profile.
         after: the second one.
-        labels: what messages call them.
+        labels: their names in messages.
 
     Raises:
         NotComparableError: when they are of different GPUs, steps or conditions, or have no variant
@@ -220,7 +222,7 @@ def _of_kernel(place: CounterChange, old: CounterRow, new: CounterRow) -> Iterat
 
 
 def _has_changed(counter: Counter, old: CounterRow, new: CounterRow) -> bool:
-    """Whether values differ by more than they scatter, and by enough to matter."""
+    """Return whether values differ by more than they scatter, and by enough to matter."""
     was, now = old.kernel.values[counter], new.kernel.values[counter]
     apart = max(was) < min(now) or max(now) < min(was)
     difference = abs(median(now) - median(was))

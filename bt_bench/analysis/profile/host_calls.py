@@ -1,4 +1,4 @@
-"""What a host profile says by function, and what changed from one to another."""
+"""The functions of a host profile, and their changes from one profile to another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGED_SHARE = 0.03
 
 @dataclass(frozen=True)
 class HostRow:
-    """A function, with all its places in the tree of calls together; times in µs per step.
+    """A function, with all its places in the call tree together; times in µs per step.
 
     Args:
         name: qualified.
@@ -25,7 +25,7 @@ class HostRow:
         line: that it begins in; `None` for C.
         calls: per step.
         calls_vary: not every repetition had as many.
-        self_us: in the function itself, not in what it calls.
+        self_us: in the function itself, without its callees.
         self_low_us: low end of the spread over repetitions.
         self_high_us: high end of it.
         share: of the step's time, see `HostProfile.whole_us`; 0 if that is 0.
@@ -44,7 +44,7 @@ class HostRow:
 
 
 class Kind(StrEnum):
-    """How a function has changed."""
+    """The kind of a function's change."""
 
     NEW = auto()
     GONE = auto()
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class HostChange:
-    """A function that is another one in two profiles.
+    """A function that differs between two profiles.
 
     Args:
         kind: how it has changed.
@@ -68,19 +68,19 @@ class HostChange:
 
     @property
     def row(self) -> HostRow:
-        """The function as it is now, or as it was if it is gone."""
+        """Return the function as it is now, or as it was if it is gone."""
         row = self.after or self.before
         assert row is not None
         return row
 
     @property
     def difference_us(self) -> float:
-        """By how much its own time is longer now, in µs per step; negative if it is shorter."""
+        """Return the growth of its own time, in µs per step; negative if it is shorter."""
         return _time_of(self.after) - _time_of(self.before)
 
     @property
     def more(self) -> bool:
-        """Whether it takes longer now, or is called more often where the time is no matter."""
+        """Return whether it takes longer now; for a change of calls, whether there are more."""
         if self.kind is Kind.CALLS:
             assert self.before is not None
             return self.row.calls > self.before.calls
@@ -88,18 +88,18 @@ class HostChange:
 
 
 def host_rows(profile: HostProfile) -> list[HostRow]:
-    """The functions of a step, the one with most time of its own first."""
+    """Return the functions of a step, the one with most time of its own first."""
     rows = _grouped(profile, lambda frame: (frame.name, frame.kind, frame.file, frame.line))
     return sorted(rows.values(), key=lambda row: row.self_us, reverse=True)
 
 
 def host_changes(before: HostProfile, after: HostProfile) -> list[HostChange]:
-    """The functions that changed between two profiles of the same step, the most telling first.
+    """Return the functions that changed between two profiles of one step, the clearest first.
 
     A function is the same if its name and its file are; lines move when a file is edited. Its time
-    has changed if the spreads over repetitions do not overlap, and the difference is 0.3 µs or 3 %
-    of the step at least. A function that is new, gone or called more or less often has changed, in
-    whatever time; not so if already the calls of one profile vary.
+    has changed if the spreads over repetitions do not overlap, and the difference is at least 0.3
+    µs or 3 % of the step. A function that is new or gone has changed, whatever its time; so has one
+    that is called more or less often, unless the calls of one profile vary already.
 
     Functions that are new, gone or called more or less often come first if their time has changed
     by as much: that is certain, while a machine that has become slower makes all others longer.
@@ -149,7 +149,7 @@ def _by_file(profile: HostProfile) -> dict[_Key, HostRow]:
 
 
 def _grouped(profile: HostProfile, key_of: Callable[[HostFrame], _Key]) -> dict[_Key, HostRow]:
-    """Rows by key, in the order of the first calls."""
+    """Return rows by key, in the order of the first calls."""
     found: dict[_Key, HostRow] = {}
     for frame in _frames(profile.frames):
         key, row = key_of(frame), _row(frame)
@@ -182,7 +182,7 @@ def _row(frame: HostFrame) -> HostRow:
 
 
 def _together(first: HostRow, second: HostRow) -> HostRow:
-    """Two places of a function as one; the spread is as if both were low, or high, at once."""
+    """Merge two places of a function; the spread is as if both were low, or high, at once."""
     return replace(
         first,
         calls=first.calls + second.calls,

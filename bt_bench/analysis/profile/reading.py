@@ -1,4 +1,4 @@
-"""Reads an explained step: what binds it, and how short it could be."""
+"""The interpretation of an explained step: its binding side, and how short it could be."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bt_bench.analysis.profile.timeline import Explained
 
 @dataclass(frozen=True)
 class Reading:
-    """Sum up an explained step; all in µs.
+    """The summary of an explained step; all in µs.
 
     Args:
         binds: `device` if the last operation waited for those before it, or the GPU works longer
             after the return than the host took until then; else `host`.
-        gaps_us: time between the first and the last operation in which the device does nothing.
+        gaps_us: idle time of the device between the first and the last operation.
         after_us: from the return of the step's call until the device is idle.
-        spare_us: what the step takes beyond an empty launch and the wait for it.
+        spare_us: the time of the step beyond an empty launch and the wait for it.
     """
 
     binds: Literal["host", "device"]
@@ -29,7 +29,7 @@ class Reading:
 
 
 def read_step(step: Explained) -> Reading:
-    """Says what binds a step."""
+    """Return the side that binds a step, its gaps, and its spare time."""
     operations = sorted(
         (row for row in step.rows if row.what is What.OPERATION), key=lambda row: row.start_us
     )
@@ -42,7 +42,7 @@ def read_step(step: Explained) -> Reading:
 
 
 def _queued(step: Explained, operations: list[TimelineRow]) -> bool:
-    """Whether the last operation had to queue, or most of the step passes behind the return."""
+    """Return whether the last operation had to queue, or most of the step follows the return."""
     if step.left_us > step.host_us:
         return True
     if len(operations) < 2:
@@ -61,10 +61,10 @@ def _gaps(operations: list[TimelineRow]) -> float:
 
 
 def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
-    """The rows of a step with the host's own code, and calls that enqueue nothing, taken together.
+    """Merge the rows of the host's own code, and of calls that enqueue nothing, in a step.
 
-    Such a row is of code if it has no call, else it is named by how many it has. The ends of its
-    spread are sums of those of its parts, so that it is not narrower than the true one.
+    A merged row is of code if it has no call, else its name counts the calls. The ends of its
+    spread are sums over its parts, so it is not narrower than the true one.
     """
     found: list[TimelineRow] = []
     calls = 0

@@ -1,4 +1,4 @@
-"""How much longer steps take without a profiler than the traced ones say, and its error."""
+"""The excess of steps without a profiler over the prediction by traced ones, and its error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bt_bench.results import Timeline, TracedSteps, Tracing
 
 CONFIDENCE = 0.95
 SHARE = 0.2
-"""Of the turns, on either side, that are left out of the mean."""
+"""The share of the turns, on either side, that is left out of the mean."""
 GROUPS = 10
 LEAST_GROUPS = 3
 
 
 @dataclass(frozen=True)
 class Residual:
-    """Hold the time that the traced steps do not explain, in µs.
+    """The time that the traced steps do not explain, in µs.
 
     Args:
         us: the trimmed mean over turns; negative if the traced steps exceed the others.
@@ -36,20 +36,20 @@ class Residual:
 def residual_of(
     timeline: Timeline, plain: TracedSteps, traced: TracedSteps, ends_us: Sequence[float]
 ) -> Residual:
-    """What traced steps do not explain of those without a profiler, turn by turn.
+    """Return the time that traced steps do not explain, turn by turn.
 
-    Its error is that of a jackknife which leaves out a tenth of the turns at a time: sqrt((g - 1) /
-    g times the sum of squares of the g estimates), with g - 1 degrees of freedom. What tracing adds
-    is measured anew each time, since it is taken off all steps alike and the turns' scatter alone
-    would not show how well it is known. Source: Shao and Tu, "The Jackknife and Bootstrap" (1995),
-    section 2.3. Groups of which one has a turn more than another count alike, which makes the error
-    a little larger.
+    Its error comes from a jackknife which leaves out a tenth of the turns at a time: sqrt((g - 1) /
+    g times the sum of squares of the g estimates), with g - 1 degrees of freedom. The weight of
+    tracing is measured anew each time, since it is taken off all steps alike and the turns' scatter
+    alone would not show its uncertainty. Source: Shao and Tu, "The Jackknife and Bootstrap" (1995),
+    section 2.3. If a group has a turn more than another, both count alike, which makes the error a
+    little larger.
 
     Args:
         timeline: with empty calls.
         plain: steps without a profiler; at least one.
         traced: steps with all calls and operations; at least one.
-        ends_us: of the traced steps, without what tracing added to them.
+        ends_us: of the traced steps, without the time that tracing added to them.
     """
     located = _location(plain, traced, ends_us)
     turns = sorted({*plain.turns} & {*traced.turns})
@@ -78,8 +78,8 @@ def _location(
         plain.step_us, ends_us, plain.turns, traced.turns, without=without
     )
     count = len(differences)
-    # Rounded up or down, and at least one: else of five turns one would be cut on either side, but
-    # none of the four that are left without one of them, and a slow turn would be all of the error.
+    # Round, and cut at least one turn on either side. Truncation would cut one of five turns, but
+    # none of the four that the jackknife leaves, and a slow turn would be all of the error.
     cut = max(1, round(SHARE * count))
     estimate = trimmed_estimate(differences, (cut + 0.5) / count) if count > 2 * cut + 1 else None
     return median(differences) if estimate is None else estimate.location

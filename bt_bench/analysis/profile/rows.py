@@ -7,14 +7,14 @@ from enum import StrEnum, auto
 
 
 class Lane(StrEnum):
-    """Where something happens."""
+    """The side of a row: host or device."""
 
     HOST = auto()
     DEVICE = auto()
 
 
 class What(StrEnum):
-    """What a row is about."""
+    """The kind of a row."""
 
     CODE = auto()  # the host's own code, between calls of CUDA
     LAUNCH = auto()  # a call that enqueues a device operation
@@ -55,5 +55,5 @@ class TimelineRow:
 
     @property
     def length_us(self) -> float:
-        """How long it takes."""
+        """Return its length."""
         return self.end_us - self.start_us

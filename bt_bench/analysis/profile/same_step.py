@@ -1,4 +1,4 @@
-"""Two profiles can be compared if they are of the same step, on the same kind of GPU."""
+"""The conditions for comparing two profiles: the same step, on the same kind of GPU."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from bt_bench.base.errors import NotComparableError
 from bt_bench.results import Counters, Timeline, Tracing
 
 SPEED_CHANGED_SHARE = 0.1
-"""By which the empty calls of two timelines may differ without a word: of the shorter ones."""
+"""Empty calls of two timelines may differ by this share of the shorter ones without a warning."""
 
 
 def refuse_another_step(
     before: Counters | Timeline, after: Counters | Timeline, labels: tuple[str, str]
 ) -> None:
-    """Refuses profiles that say nothing about each other.
+    """Refuse profiles that cannot be compared with each other.
 
     Args:
         before: the first profile.
         after: the second one, of the same kind.
-        labels: what messages call them.
+        labels: their names in messages.
 
     Raises:
         NotComparableError: when they are of different GPUs, steps or conditions, or have no variant
@@ -36,13 +36,13 @@ def refuse_another_plan(
     names: Sequence[str],
     labels: tuple[str, str],
 ) -> None:
-    """The same before a profile is taken, by what is known of it then.
+    """Refuse like `refuse_another_step`, before a profile is taken, by the plan for it.
 
     Args:
         before: the first profile.
         planned: of `plan_of`.
         names: of the variants that are to be profiled.
-        labels: what messages call both.
+        labels: names of both in messages.
 
     Raises:
         NotComparableError: as `refuse_another_step`.
@@ -51,7 +51,7 @@ def refuse_another_plan(
 
 
 def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]:
-    """What has to be the same of a step, by what messages call it."""
+    """Return the facts of a step that must be equal, by their names in messages."""
     return {
         "the operation": operation,
         "the workload": f"{case} ({digest[:12]})",
@@ -60,10 +60,11 @@ def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]
 
 
 def other_speed(before: Timeline, after: Timeline) -> tuple[float, float] | None:
-    """Return the times of the same empty calls of CUDA in two timelines, in µs, if they differ.
+    """Return the times of the same empty CUDA calls in two timelines, in µs, if they differ.
 
-    They are run beside the steps, so they tell whether the machine has become slower or faster.
-    `None` also where it is not known: one has none, or they are not as many calls.
+    They run beside the steps, so they show whether the machine has become slower or faster. The
+    result is `None` also where this is unknown: a timeline has none, or their calls differ in
+    number.
     """
     times, counts = [], set()
     for timeline in (before, after):
@@ -96,12 +97,12 @@ def _refuse_differences(
 
 
 def _conditions(profile: Counters | Timeline) -> dict[str, str]:
-    """What has to be the same, by what messages call it."""
+    """Return the facts of a profile that must be equal, by their names in messages."""
     conditions = plan_of(str(profile.operation), profile.case, profile.digest, profile.step)
     conditions["the GPU"] = ", ".join(gpu.name for gpu in profile.environment.gpus)
     if isinstance(profile, Counters):
         conditions["the L2 cache"] = profile.l2.value
     else:
-        # They name calls and operations differently, and torch's leaves some out.
+        # Profilers name calls and operations differently, and torch's leaves some out.
         conditions["the profiler"] = profile.source.partition(" ")[0]
     return conditions

@@ -1,4 +1,4 @@
-"""What changed in a step from one timeline to another, call by call and operation by operation."""
+"""The changes in a step from one timeline to another, by calls and operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGED_SHARE = 0.05
 
 
 class StepChangeKind(StrEnum):
-    """How a row has changed."""
+    """The kind of a row's change."""
 
     NEW = auto()
     GONE = auto()
@@ -26,14 +26,14 @@ class StepChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class StepChange:
-    """A row that is another one in two timelines.
+    """A row that differs between two timelines.
 
     Args:
         kind: how it has changed.
         before: the row in the first timeline; `None` if it is new.
         after: the row in the second one; `None` if it is gone.
-        next_to: what tells the row from others of its name: the operation that a call launches, or
-            what the host's own code comes before. `None` for all other rows.
+        next_to: distinguishes the row from others of its name: the operation that a call launches,
+            or the operation or call after the host's own code. `None` for all other rows.
     """
 
     kind: StepChangeKind
@@ -43,36 +43,36 @@ class StepChange:
 
     @property
     def row(self) -> TimelineRow:
-        """The row as it is now, or as it was if it is gone."""
+        """Return the row as it is now, or as it was if it is gone."""
         row = self.after or self.before
         assert row is not None
         return row
 
     @property
     def difference_us(self) -> float:
-        """By how much it is longer now; negative if it is shorter."""
+        """Return by how much it is longer now; negative if it is shorter."""
         return _length_of(self.after) - _length_of(self.before)
 
     @property
     def more(self) -> bool:
-        """Whether there is more of it now: it is new or longer."""
+        """Return whether it is new or longer."""
         return self.kind in (StepChangeKind.NEW, StepChangeKind.LONGER)
 
 
 def step_changes(before: Explained, after: Explained) -> list[StepChange]:
-    """The rows that changed between two timelines of the same step, the most telling first.
+    """Return the rows that changed between two timelines of one step, the clearest first.
 
-    Rows are matched in their order. A launch is first matched with one of the same operation; what
-    is left between two matches is matched by the name of the call alone, so that an exchanged
-    kernel is not an exchanged launch. Names are the same only as a whole: Triton appends nothing to
-    the name of a kernel, whatever it is specialised for, and another instance of a C++ template is
-    other code. So a kernel with another suffix is a new one, and the old one is gone.
+    Rows are matched in their order. A launch is first matched with one of the same operation; the
+    rest between two matches is matched by the name of the call alone, so an exchanged kernel is not
+    an exchanged launch. Names are the same only as a whole: Triton appends nothing to the name of a
+    kernel, whatever it is specialised for, and another instance of a C++ template is other code. So
+    a kernel with another suffix is a new one, and the old one is gone.
 
-    The host's own code between two calls is compared with that between the calls that these are
-    matched with, as a whole where a call came in between.
+    The host's own code between two calls is compared with the code between their matched calls; if
+    a call came in between, as a whole.
 
-    A length has changed if the spreads do not overlap, and the difference is both 0.3 µs and 5 % of
-    the longer row at least; the host's own code that is new or gone has to reach this as well. A
+    A length has changed if the spreads do not overlap, and the difference is at least both 0.3 µs
+    and 5 % of the longer row; the host's own code that is new or gone has to reach this as well. A
     row that only starts at another time has not changed.
 
     Operations that are new or gone come first: they are certain, while a machine that has become
@@ -111,20 +111,20 @@ class _Rows:
                 self._launched.setdefault(row.launched_by, row.name)
 
     def launched(self, place: int) -> str | None:
-        """The operation that a row enqueued."""
+        """Return the operation that a row enqueued."""
         return self._launched.get(place)
 
     def key(self, place: int) -> _Key:
-        """What is the same in rows that match."""
+        """Return the key that is equal in matching rows."""
         row = self.rows[place]
         return row.lane, row.what, row.name
 
     def narrow_key(self, place: int) -> _Key:
-        """Likewise, with what was launched."""
+        """Return the key with the launched operation."""
         return *self.key(place), self.launched(place)
 
     def code(self, start: int, stop: int) -> TimelineRow | None:
-        """The host's own code between two places, as one row.
+        """Merge the host's own code between two places into one row.
 
         Its spread is as if all of it were low, or high, at once.
         """
@@ -140,7 +140,7 @@ class _Rows:
 
 
 def _matched(old: _Rows, new: _Rows) -> list[_Pair]:
-    """Places of the rows that are the same, in order; without the host's own code."""
+    """Return places of the matching rows, in order; without the host's own code."""
     pairs: list[_Pair] = []
     narrow = _blocks(
         [old.narrow_key(place) for place in old.places],
@@ -159,7 +159,7 @@ def _matched(old: _Rows, new: _Rows) -> list[_Pair]:
 
 
 def _blocks(old: Sequence[_Key], new: Sequence[_Key]) -> Iterator[tuple[_Pair, _Pair, bool]]:
-    """Begins and ends of the parts of two sequences, and whether these are the same."""
+    """Yield the ranges of the parts of two sequences, and whether these are the same."""
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
         yield (start, end), (new_start, new_end), tag == "equal"
@@ -180,7 +180,7 @@ def _of_rows(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepCha
 
 
 def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepChange]:
-    """Changes of the host's own code, of each part between two matched calls."""
+    """Yield changes of the host's own code, of each part between two matched calls."""
     calls = [pair for pair in pairs if new.rows[pair[1]].lane is Lane.HOST]
     at, new_at = 0, 0
     for place, new_place in [*calls, (len(old.rows), len(new.rows))]:
@@ -198,7 +198,7 @@ def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepCha
 
 
 def _said(rows: _Rows, place: int) -> str | None:
-    """What the call at a place is, for what comes before it."""
+    """Name the call at a place, or its operation, for the code before it."""
     if place >= len(rows.rows):
         return None
     row = rows.rows[place]
@@ -206,7 +206,7 @@ def _said(rows: _Rows, place: int) -> str | None:
 
 
 def _differ(before: TimelineRow | None, after: TimelineRow | None) -> bool:
-    """Whether a length has changed; a row that is absent has none."""
+    """Return whether a length has changed; a row that is absent has none."""
     (low, length, high), (new_low, new_length, new_high) = _spread(before), _spread(after)
     apart = max(low, new_low) > min(high, new_high)
     least_us = max(CHANGED_US, CHANGED_SHARE * max(length, new_length))

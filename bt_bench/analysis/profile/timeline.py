@@ -1,13 +1,13 @@
-"""What a timeline says: where each microsecond of a step goes, without the profiler's own weight.
+"""The account of a step's time from a timeline, without the weight of the profiler.
 
-A profiler makes each call of the CUDA API longer. How much is measured on empty calls in the same
-rounds, and taken off every call of a step. What follows a call on the host moves forward by as
-much, and so does an operation that waited for its call; one that waited for another operation
-stays behind that. The step that is left must take as long as one that no profiler has seen. What
-does not fit is the residual.
+A profiler makes each call of the CUDA API longer. Its weight is measured on empty calls in the same
+rounds, and taken off every call of a step. Everything that follows a call on the host moves forward
+by as much, and so does an operation that waited for its call; one that waited for another operation
+stays behind that. The remaining step must take as long as one without a profiler. The difference is
+the residual.
 
-What a profiler adds to the operations themselves, or between them, is not taken off: no empty call
-shows it. It is part of the residual.
+The time that a profiler adds to the operations themselves, or between them, is not taken off: no
+empty call shows it. It is part of the residual.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLOSES_WITHIN_US = 0.5
 
 @dataclass(frozen=True)
 class Explained:
-    """Where the time of a variant's step goes; all in µs, medians over steps.
+    """The parts of a step's time; all in µs, medians over steps.
 
     Args:
         name: of the variant.
@@ -43,20 +43,19 @@ class Explained:
         step_low_us: low end of its spread.
         step_high_us: high end of it.
         host_us: time until the call returned, likewise.
-        predicted_us: the step as it follows from the traced ones of the same turns; `None` if these
-            are not known.
+        predicted_us: the step as it follows from the traced ones of the same turns.
         error_us: half the 95 % interval of the residual; `None` for fewer than three turns.
-        rows: what happens, in order; without the profiler's weight.
+        rows: the stretches of the step, in order; without the profiler's weight.
         launches: calls that enqueue something.
         launch_us: time in these calls.
         other_calls_us: time in other calls of CUDA before the return.
         code_us: the host's own code.
-        latency_us: from the begin of the first launching call to that of its operation.
-        busy_us: time in which the device works.
-        hidden_us: of that, before the call has returned.
-        left_us: device work that is left when the call has returned, with what it waits for.
+        latency_us: from the begin of the first launching call to the begin of its operation.
+        busy_us: working time of the device.
+        hidden_us: the part of it before the call has returned.
+        left_us: device work that is left when the call has returned, with the waits in it.
         tail_us: from the end of the last operation to the end of the step.
-        added_us: what tracing added to a step, and was taken off.
+        added_us: the time that tracing added to a step, and that was taken off.
         floor_us: from the driver's call for an empty launch until the GPU is idle, measured in the
             same rounds.
     """
@@ -66,7 +65,7 @@ class Explained:
     step_low_us: float
     step_high_us: float
     host_us: float
-    predicted_us: float | None
+    predicted_us: float
     error_us: float | None
     rows: tuple[TimelineRow, ...]
     launches: int
@@ -82,28 +81,28 @@ class Explained:
     floor_us: float
 
     @property
-    def residual_us(self) -> float | None:
-        """What the traced steps leave unexplained; negative if they exceed the step."""
-        return None if self.predicted_us is None else self.step_us - self.predicted_us
+    def residual_us(self) -> float:
+        """Return the time that traced steps leave unexplained; negative if they exceed the step."""
+        return self.step_us - self.predicted_us
 
     @property
     def closes(self) -> bool:
-        """Tell whether residual and error are known and within 5 % of the step or 0.5 µs."""
-        if self.residual_us is None or self.error_us is None:
+        """Return whether the error is known, and both are within 5 % of the step or 0.5 µs."""
+        if self.error_us is None:
             return False
         most_us = max(CLOSES_WITHIN_US, CLOSES_WITHIN_PERCENT / 100 * self.step_us)
         return max(abs(self.residual_us), self.error_us) <= most_us
 
 
 def _floor(timeline: Timeline, empty: EmptyCalls) -> float:
-    """The least that a step which launches something can take: no code of the host comes before."""
+    """Return the least time of a step that launches: no host code comes before the launch."""
     traced = timeline.empty_calls("launch", Tracing.ALL)
     begin_us = median(traced.begin_us) if traced is not None and traced.begin_us else 0.0
     return median(empty.step_us) - begin_us
 
 
 def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
-    """Where the time of a variant's step goes; `None` if it was not timed and traced."""
+    """Explain the time of a variant's step; return `None` if it was not timed and traced."""
     plain, traced = variant.of(Tracing.NONE), variant.of(Tracing.ALL)
     weight = weight_of(timeline, Tracing.ALL)
     empty = timeline.empty_calls("launch", Tracing.NONE)
@@ -152,7 +151,7 @@ def _latency(rows: Sequence[TimelineRow]) -> float | None:
 
 
 def _busy(rows: Sequence[TimelineRow], returned_us: float) -> tuple[float, float]:
-    """Time in which at least one operation runs, and the part of it before the return."""
+    """Return the time with at least one operation running, and its part before the return."""
     busy = hidden = at = 0.0
     for row in sorted(rows, key=lambda row: row.start_us):
         start, end = max(row.start_us, at), max(row.end_us, at)

@@ -1,4 +1,4 @@
-"""What tracing adds to the calls of a step, measured on empty calls in the same turns."""
+"""The time that tracing adds to the calls of a step, measured on empty calls in the same turns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bt_bench.results import EmptyCalls, HostCall, Timeline, Tracing
 
 @dataclass(frozen=True)
 class Weight:
-    """Hold the cost of a kind of tracing, in µs.
+    """The cost of a kind of tracing, in µs.
 
     Args:
-        launch_us: to a call that enqueues something.
-        ahead_us: of that, before what it enqueues can begin.
-        call_us: to each record of another call.
-        wait_us: to a wait for a busy device, once that is idle.
-        idle_us: to a wait for a device that is idle already.
+        launch_us: added to a call that enqueues something.
+        ahead_us: the part of it before the enqueued operation can begin.
+        call_us: added to each record of another call.
+        wait_us: added to a wait for a busy device, once that is idle.
+        idle_us: added to a wait for a device that is idle already.
     """
 
     launch_us: float
@@ -28,13 +28,13 @@ class Weight:
     idle_us: float
 
     def of(self, call: HostCall) -> float:
-        """What it adds to a call, with all that this calls itself."""
+        """Return the time added to a call, including the calls that it makes itself."""
         if call.operation is None:
             return call.records * self.call_us
         return self.launch_us + (call.records - 1) * self.call_us
 
     def ahead_of(self, call: HostCall) -> float:
-        """What it adds to a call before that has enqueued anything."""
+        """Return the time added to a call before it has enqueued anything."""
         behind = 0.0 if call.operation is None else self.launch_us - self.ahead_us
         return self.of(call) - behind
 
@@ -64,8 +64,8 @@ def weight_of(
     call_us = max(0.0, query_us / query_records)
     # The empty launch may have records beside its own.
     launch_us = max(0.0, all_launch_us - (launch_records - 1) * call_us)
-    # Where the device is idle earlier after the return than without tracing, part of the launch's
-    # weight lies behind what it enqueues.
+    # If the device is idle earlier after the return than without tracing, part of the launch's
+    # weight comes after it has enqueued the operation.
     behind_us = min(launch_us, max(0.0, -wait_us))
     return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
 
@@ -78,7 +78,7 @@ def in_turn(
     *,
     without: Collection[int] = (),
 ) -> float:
-    """By how much values exceed others: the median of `differences_in_turn`."""
+    """Return by how much values exceed others: the median of `differences_in_turn`."""
     return median(differences_in_turn(values, others, turns, of_others, without=without))
 
 
@@ -90,15 +90,15 @@ def differences_in_turn(
     *,
     without: Collection[int] = (),
 ) -> list[float]:
-    """By how much the median of values exceeds that of others in each turn that has both.
+    """Return the difference of the medians of values and others, for each turn that has both.
 
     From turn to turn a machine may change its speed by more than the values differ.
 
     Args:
         values: at least one.
         others: at least one.
-        turns: in which turn each value was taken.
-        of_others: the same for the others. If no turn has both, all are of one.
+        turns: the turn that each value was taken in.
+        of_others: the same for the others. If no turn has both, all are taken as one turn.
         without: turns to leave out.
     """
     first, second = _by_turn(values, turns), _by_turn(others, of_others)
@@ -116,5 +116,5 @@ def _by_turn(values: Sequence[float], turns: Sequence[int]) -> dict[int, list[fl
 
 
 def waits_of(steps: EmptyCalls) -> list[float]:
-    """From the return of each call until the device was idle, in µs."""
+    """Return the times from the return of each call until the device was idle, in µs."""
     return [step - host for step, host in zip(steps.step_us, steps.host_us, strict=True)]

@@ -1,1 +1,1 @@
-"""Analyses of one run: budgets, cross-checks of methods, promises of its calibration."""
+"""Analyses of one run: budgets, rooflines, and the cases that stand out."""

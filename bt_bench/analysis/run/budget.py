@@ -1,4 +1,4 @@
-"""Where the time of a step on an idle device goes, from measurements that are made separately.
+"""The budget of a step on an idle device, from measurements that are made separately.
 
 step = host + device work left when the call returns + launch latency and synchronize + residual
 
@@ -80,26 +80,26 @@ class Budget:
 
     @property
     def residual_us(self) -> float:
-        """What the parts leave unexplained; negative if they exceed the step."""
+        """Return the part of the step left unexplained; negative if the parts exceed it."""
         return self.step_us - self.host_us - self.device_left_us - self.latency_us
 
     @property
     def residual_percent(self) -> float | None:
-        """The residual in percent of the step."""
+        """Return the residual in percent of the step."""
         return 100 * self.residual_us / self.step_us if self.step_us else None
 
     @property
     def closes(self) -> bool:
-        """Whether the residual is within `CLOSES_WITHIN_PERCENT` of the step."""
+        """Return whether the residual is within `CLOSES_WITHIN_PERCENT` of the step."""
         return abs(self.residual_us) <= CLOSES_WITHIN_PERCENT / 100 * self.step_us
 
 
 def budget(
     case: CaseResult, launch_path: LaunchPath, calibration: Calibration | None
 ) -> Budget | None:
-    """The budget of a case for one launch path, or `None` where a part was not measured.
+    """Return the budget for one launch path, or `None` where a part was not measured.
 
-    Uses means over the steps of a window, since they add up and medians do not.
+    It uses means over the steps of a window, since they add up and medians do not.
     """
     step = step_medians_of(case, series_of(Quantity.STEP_US, launch_path=launch_path))
     host = step_medians_of(case, series_of(Quantity.HOST_US, launch_path=launch_path))
@@ -124,13 +124,13 @@ def budget(
 
 
 def budgets(case: CaseResult, calibration: Calibration | None) -> tuple[Budget, ...]:
-    """The budgets of all launch paths that a case has."""
+    """Return the budgets of all launch paths that a case has."""
     found = (budget(case, launch_path, calibration) for launch_path in LaunchPath)
     return tuple(each for each in found if each is not None)
 
 
 def _device_left(case: CaseResult, launch_path: LaunchPath) -> FloatArray | None:
-    """Per step, device work that is left when the host returns."""
+    """Return per step the device work that is left when the host returns."""
     if case.launches is not None and not any(case.launches.totals()):
         return np.zeros(1)
     if launch_path is not LaunchPath.GRAPH:
@@ -146,7 +146,7 @@ def _graph_slope(case: CaseResult) -> FloatArray | None:
 
 
 def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> FloatArray | None:
-    """The quantity by this launch path, else by Triton's call, which runs the same kernels."""
+    """Return the quantity by this launch path, else by Triton's call, with the same kernels."""
     of_path = step_medians_of(case, series_of(quantity, launch_path=launch_path))
     return step_medians_of(case, series_of(quantity)) if of_path is None else of_path
 
@@ -154,7 +154,7 @@ def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> Flo
 def _latency(
     case: CaseResult, launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
-    """Per step, launch latency plus synchronize; only the latter if nothing is launched."""
+    """Return per step launch latency plus synchronize; only the latter if nothing is launched."""
     launching = _launch_latency(_CALIBRATED[launch_path], left, calibration)
     if case.launches is None or launch_path is LaunchPath.GRAPH:
         return launching
@@ -171,10 +171,11 @@ def _latency(
 def _launch_latency(
     names: Calibrated, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
-    """The wait after the call has returned, less the device work that is left.
+    """Return the wait after the call has returned, less the device work that is left.
 
-    The host returns some time after it told the device to begin. Work that is over by then costs
-    no more waiting than an empty kernel; longer work costs what a kernel of known length does.
+    The host returns some time after it has started the device. If the work is over by then, it
+    costs no more waiting than an empty kernel; longer work costs as much as a kernel of known
+    length.
     """
     null_step, null_host, spin_step, spin_host = (
         figure_us(calibration, f"{kind}_{end}")

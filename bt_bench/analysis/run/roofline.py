@@ -1,9 +1,9 @@
-"""What bounds the device time of a step: the bytes that it must move, or launching at all.
+"""The bound on the device time of a step: the bytes that it must move, or launching at all.
 
 bound = launch + bytes
 
-The launch is the device time of an empty kernel. The bytes are what a plain copy that moves as many
-takes beyond that. So the bound is the time of the plain copy, and the larger part of it binds.
+The launch is the device time of an empty kernel. The bytes are the time beyond that of a plain copy
+that moves as many. So the bound is the time of the plain copy, and the larger part of it binds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bt_bench.results import Calibration, CaseResult, Quantity, series_of
 
 
 class Binds(StrEnum):
-    """Which part of a bound is the larger one."""
+    """The larger part of a bound."""
 
     BYTES = "bytes"
     LAUNCH = "launch"
@@ -27,15 +27,15 @@ class Binds(StrEnum):
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a step must move, its device time, and its bound; of a window the means over its steps.
+    """The required bytes of a step, its device time, and its bound; means over a window's steps.
 
     Args:
-        read_bytes: that the operation must read in device memory.
-        written_bytes: that it must write.
+        read_bytes: bytes that the operation must read in device memory.
+        written_bytes: bytes that it must write.
         gpu_us: its device time, by the profiler on an idle device; `None` where it is not known.
         launch_us: device time of an empty kernel, 0 in a step that must move nothing; `None` where
             it was not calibrated.
-        bytes_us: what a plain copy of as many bytes takes beyond an empty kernel; likewise.
+        bytes_us: the time of a plain copy of as many bytes beyond an empty kernel; likewise.
         step_us: host time until the device is idle again; `None` where it is not known.
         null_step_us: the same for one empty kernel; `None` where it was not calibrated.
     """
@@ -50,36 +50,36 @@ class Roofline:
 
     @property
     def required_bytes(self) -> float:
-        """What it must read and write together."""
+        """Return the bytes that it must read and write together."""
         return self.read_bytes + self.written_bytes
 
     @property
     def gb_per_s(self) -> float | None:
-        """The required bytes over the device time, in units of 10⁹ bytes per second."""
+        """Return the required bytes over the device time, in units of 10⁹ bytes per second."""
         return self.required_bytes / self.gpu_us / 1e3 if self.gpu_us else None
 
     @property
     def bound_us(self) -> float | None:
-        """What the device needs at least, as far as a plain copy shows."""
+        """Return the least device time, judging by a plain copy."""
         if self.launch_us is None or self.bytes_us is None:
             return None
         return self.launch_us + self.bytes_us
 
     @property
     def binds(self) -> Binds | None:
-        """The larger part of the bound; `None` where that is not known, or nothing must move."""
+        """Return the larger part of the bound; `None` if it is unknown, or nothing must move."""
         if not self.bound_us or self.bytes_us is None or self.launch_us is None:
             return None
         return Binds.BYTES if self.bytes_us > self.launch_us else Binds.LAUNCH
 
     @property
     def times_bound(self) -> float | None:
-        """The device time as a multiple of its bound."""
+        """Return the device time as a multiple of its bound."""
         return self.gpu_us / self.bound_us if self.gpu_us is not None and self.bound_us else None
 
 
 def roofline(case: CaseResult, calibration: Calibration | None) -> Roofline | None:
-    """What bounds a case; `None` where it is not known what it must move.
+    """Return the bound of a case; `None` where its required bytes are unknown.
 
     Args:
         case: of any variant.
@@ -103,7 +103,7 @@ def roofline(case: CaseResult, calibration: Calibration | None) -> Roofline | No
 def _bound(
     moved_bytes: list[int], calibration: Calibration | None
 ) -> tuple[float | None, float | None]:
-    """Means over the steps of what launching takes, and of what the bytes add to it."""
+    """Return means over the steps: the time of launching, and the time that the bytes add."""
     null_us = figure_us(calibration, "null_gpu")
     if null_us is None:
         return None, None
@@ -116,7 +116,7 @@ def _bound(
 
 
 def _mean_us(case: CaseResult, quantity: Quantity) -> float | None:
-    """The mean over all steps of the window, since means add up and medians do not."""
+    """Return the mean over all steps of the window, since means add up and medians do not."""
     medians = step_medians_of(case, series_of(quantity))
     if medians is None or len(medians) != case.workload.num_steps:
         return None

@@ -24,13 +24,13 @@ _PASSED = (Status.OK, Status.INSUFFICIENT)
 
 @dataclass(frozen=True)
 class Standout:
-    """A case that stands out among those of its operation.
+    """A case that stands out among the cases of its operation.
 
     Args:
-        operation: what was timed.
+        operation: the timed operation.
         case: its name.
-        variants: those that passed its check, in the order of the results.
-        why: by what it stands out, a clause each.
+        variants: the ones that passed its check, in the order of the results.
+        why: the reasons why it stands out, a clause each.
     """
 
     operation: Operation
@@ -40,12 +40,12 @@ class Standout:
 
 
 def standouts(results: Sequence[VariantResult]) -> list[Standout]:
-    """The slowest case of a run and the most changed one, by `step_us` of the whole step.
+    """Return the slowest case of a run and the most changed one, by `step_us` of the whole step.
 
-    The whole step is the most comprehensive operation, the last in the order of lists, of those
-    that were timed. The slowest case is where any variant's typical time is the longest. The most
-    changed one is where the ratio of any variant to the baseline is the furthest from 1, by the
-    verdicts that the run's report has: a difference that is shown comes before any that is not.
+    The whole step is the most comprehensive timed operation, the last in the order of lists. The
+    slowest case is where any variant's typical time is the longest. The most changed one is where
+    the ratio of any variant to the baseline is the furthest from 1, by the verdicts in the run's
+    report: a difference that is shown comes before any that is not.
 
     Args:
         results: of the run's variants.
@@ -86,19 +86,19 @@ def _step_us(case: CaseResult) -> float | None:
 
 
 def _slowest(results: Sequence[VariantResult], operation: Operation) -> tuple[str, str]:
-    """The name of the slowest case, and why it is that."""
+    """Return the name of the slowest case, and the reason."""
     times = [
         (time_us, case.case, label)
         for label, result in zip(unique_labels(results), results, strict=True)
         for case in result.cases
         if case.operation == operation and (time_us := _step_us(case)) is not None
     ]
-    time_us, name, label = max(times, key=lambda each: each[0])  # the first one, if several are
+    time_us, name, label = max(times, key=lambda each: each[0])  # the first one of equals
     return name, f"slowest: {label} takes {format_number(time_us)} µs"
 
 
 def _most_changed(results: Sequence[VariantResult], operation: Operation) -> tuple[str, str] | None:
-    """The name of the case that changed most, and why it is that; `None` if none was compared."""
+    """Return the name of the most changed case, and the reason; `None` if none was compared."""
     judged = judge_run(results)
     found = [
         (each.verdict in _RESOLVED, abs(math.log(each.ratio)), each)

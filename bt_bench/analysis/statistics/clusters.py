@@ -1,8 +1,8 @@
 """Locations and standard errors for many cases at once, when rounds are correlated.
 
 All cases here have the same log of rounds, so clusters are the same rows for all. Rounds of one
-instance share the effect of where its buffers lie, and neighbouring rounds share what the machine
-did at that time.
+instance share the effect of where its buffers lie, and neighbouring rounds share the state of the
+machine at that time.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class Estimates:
 def clustered_medians(
     values: FloatArray, instances: Sequence[Hashable], num_blocks: int
 ) -> Estimates | None:
-    """The median over the rounds of each case, with an error for both reasons for correlation.
+    """Return the median over the rounds of each case, with an error for both kinds of correlation.
 
-    The standard error by clusters is that of the mean of their medians. Source: Ibragimov and
-    Müller, "t-Statistic Based Correlation and Heterogeneity Robust Inference", Journal of Business
-    & Economic Statistics 28 (2010), 453-468. There is one by instances and one by blocks of rounds.
-    Their variances are added, less that of independent rounds, which both contain; never less than
-    either. Source: Cameron, Gelbach and Miller, "Robust Inference with Multiway Clustering",
-    Journal of Business & Economic Statistics 29 (2011), 238-249. The degrees of freedom are those
-    of the fewer clusters.
+    The standard error by clusters is the standard error of the mean of their medians. Source:
+    Ibragimov and Müller, "t-Statistic Based Correlation and Heterogeneity Robust Inference",
+    Journal of Business & Economic Statistics 28 (2010), 453-468. There is one by instances and one
+    by blocks of rounds. Their variances are added, less the variance of independent rounds, which
+    both contain; the result is never less than either. Source: Cameron, Gelbach and Miller, "Robust
+    Inference with Multiway Clustering", Journal of Business & Economic Statistics 29 (2011),
+    238-249. The degrees of freedom follow from the fewer clusters.
 
     Args:
         values: per case and round. [C, R]
         instances: of the rounds. [R]
-        num_blocks: into how many blocks consecutive rounds are divided.
+        num_blocks: number of blocks of consecutive rounds.
 
     Returns:
         `None` with fewer than three instances or three rounds.
@@ -71,11 +71,11 @@ def clustered_medians(
 
 
 def less(minuend: Estimates, subtrahend: Estimates) -> Estimates:
-    """The difference of two independent estimates; the squares of their errors are added.
+    """Return the difference of two independent estimates; the squares of their errors are added.
 
-    The degrees of freedom are those of the one that has fewer, which is never too many. Source:
-    e.g. Hsu, "Contributions to the Theory of Student's t-Test as Applied to the Problem of Two
-    Samples", Statistical Research Memoirs 2 (1938), 1-24.
+    The degrees of freedom are the smaller of both, which is never too many. Source: e.g. Hsu,
+    "Contributions to the Theory of Student's t-Test as Applied to the Problem of Two Samples",
+    Statistical Research Memoirs 2 (1938), 1-24.
     """
     return Estimates(
         location=minuend.location - subtrahend.location,
@@ -93,9 +93,9 @@ def _rows_by(clusters: Sequence[Hashable]) -> list[list[int]]:
 
 
 def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) -> FloatArray:
-    """Standard error of the mean of the clusters' medians. [C, R] → [C]"""
+    """Return the standard error of the mean of the clusters' medians. [C, R] → [C]"""
     medians = np.empty((len(values), len(clusters)))
-    # Clusters of one size in one call: for few rounds each, the calls would take most of the time.
+    # One call for all clusters of a size: with few rounds each, calls would dominate the time.
     for size in {len(rows) for rows in clusters}:
         places = [place for place, rows in enumerate(clusters) if len(rows) == size]
         medians[:, places] = np.median(values[:, [clusters[place] for place in places]], axis=2)
@@ -104,12 +104,12 @@ def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) ->
 
 
 def _white_error(values: FloatArray, location: FloatArray) -> FloatArray:
-    """Standard error of the median of independent rounds. [C, R], [C] → [C]
+    """Return the standard error of the median of independent rounds. [C, R], [C] → [C]
 
-    The deviation of a median is sqrt(pi / 2) times that of a mean. Source: David and Nagaraja,
-    "Order Statistics", 3rd edition (2003), section 10.2. That of the values is 1.4826 times their
-    median absolute deviation, which rare late rounds do not widen. That errs on the safe
-    side, since this is subtracted.
+    The standard deviation of a median is sqrt(pi / 2) times the standard deviation of a mean.
+    Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 10.2. The values'
+    own is taken as 1.4826 times their median absolute deviation, which rare late rounds do not
+    widen. This errs on the safe side, since the result is subtracted.
     """
     deviation = 1.4826 * np.median(np.abs(values - location[:, None]), axis=1)
     error: FloatArray = deviation * math.sqrt(math.pi / 2 / values.shape[1])

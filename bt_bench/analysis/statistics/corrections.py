@@ -1,4 +1,4 @@
-"""Corrections for many tests, with the level at which each test is then made.
+"""Corrections for many tests, with the resulting level of each test.
 
 A corrected test is usually printed as an adjusted probability. Beside it stands the level that the
 uncorrected probability is compared with, since the interval that shows a verdict is at that level.
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Corrected:
-    """What a correction makes of the probabilities of a family; lists in their order.
+    """The corrected probabilities of a family, and their levels; lists in the order given.
 
     Args:
         adjusted: corrected probabilities; a test rejects where its own is at most alpha.
-        levels: what the uncorrected probability is compared with, to the same effect.
+        levels: thresholds for the uncorrected probabilities, to the same effect.
     """
 
     adjusted: list[float]
@@ -25,16 +25,16 @@ class Corrected:
 
 
 def uncorrected(probabilities: Sequence[float], alpha: float) -> Corrected:
-    """Probabilities as they are; NaN, which shows nothing, becomes 1."""
+    """Return probabilities as they are; NaN, which shows nothing, becomes 1."""
     return Corrected(_known(probabilities), [alpha] * len(probabilities))
 
 
 def holm(probabilities: Sequence[float], alpha: float) -> Corrected:
-    """Corrected so that alpha bounds the chance of any false rejection among all.
+    """Correct probabilities by Holm: alpha bounds the chance of any false rejection.
 
     The smallest of n probabilities is tested at alpha / n, the next at alpha / (n - 1), and so on,
-    until one is not rejected; all others are then tested at the level of that one, which they do
-    not reach. This holds whatever the dependence of the tests. Source: Holm, "A Simple Sequentially
+    until one is not rejected; all others are then tested at that one's level, which they do not
+    reach. This holds whatever the dependence of the tests. Source: Holm, "A Simple Sequentially
     Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6 (1979), 65-70.
     """
     known = _known(probabilities)
@@ -52,7 +52,7 @@ def holm(probabilities: Sequence[float], alpha: float) -> Corrected:
 
 
 def benjamini_hochberg(probabilities: Sequence[float], alpha: float) -> Corrected:
-    """Corrected so that alpha bounds the expected share of false rejections.
+    """Correct by Benjamini-Hochberg: alpha bounds the expected share of false rejections.
 
     Where k of n are rejected, these are tested at k alpha / n, and so are their intervals; the
     others at (k + 1) alpha / n, which they do not reach. Sources: Benjamini and Hochberg,

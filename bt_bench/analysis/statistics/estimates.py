@@ -1,6 +1,6 @@
 """Inference from samples: pure functions on numpy arrays, each with the source of its formula.
 
-`samples` describes what was seen; this is about what can be concluded from it.
+`samples` describes the observations; this module draws conclusions from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST_LOG = 700.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """A location and how well it is known.
+    """A location and its uncertainty.
 
     Args:
         location: the estimate.
@@ -36,16 +36,16 @@ class Estimate:
 
     @property
     def is_finite(self) -> bool:
-        """Whether location and error are finite; they are not if figures overflow."""
+        """Return whether location and error are finite; they are not if figures overflow."""
         return math.isfinite(self.location) and math.isfinite(self.error)
 
     def interval(self, confidence: float) -> Interval:
-        """Student's interval, two-sided."""
+        """Return Student's interval, two-sided."""
         half_width = t_quantile((1 + confidence) / 2, self.degrees) * self.error
         return Interval(self.location - half_width, self.location + half_width, confidence)
 
     def bounds(self, level_low: float, level_high: float) -> tuple[float, float]:
-        """Student's one-sided bounds: what the truth is above, and what it is below.
+        """Return Student's one-sided lower and upper bounds of the truth.
 
         Each end is at a level of its own: the probability that the truth lies beyond it. So a
         one-sided test at that level rejects exactly the values beyond the end.
@@ -56,7 +56,7 @@ class Estimate:
         )
 
     def tail_above(self, bound: float) -> float:
-        """Probability of an estimate as large as this or larger if the truth were `bound`.
+        """Return the probability of an estimate as large or larger if the truth were `bound`.
 
         It is 1 if the estimate is not finite, since that shows nothing.
         """
@@ -67,7 +67,7 @@ class Estimate:
         return t_tail((self.location - bound) / self.error, self.degrees)
 
     def tail_below(self, bound: float) -> float:
-        """Probability of an estimate as small as this or smaller if the truth were `bound`."""
+        """Return the probability of an estimate as small or smaller if the truth were `bound`."""
         if not self.is_finite or math.isnan(bound):
             return 1.0
         if self.error == 0:
@@ -76,7 +76,7 @@ class Estimate:
 
 
 def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
-    """The trimmed mean of independent values, which outliers cannot move.
+    """Return the trimmed mean of independent values, which outliers cannot move.
 
     The `share` smallest and largest values are left out, and the error comes from the winsorized
     sum of squares: sqrt(SSD / (h (h - 1))) for the h values that are left, with h - 1 degrees of
@@ -107,7 +107,7 @@ def trimmed_estimate(values: Samples, share: float = 0.2) -> Estimate | None:
 
 
 def ratio_of(log: float) -> float:
-    """The ratio whose natural logarithm this is, or the largest that a number can hold.
+    """Return the ratio with this natural logarithm, or the largest that a number can hold.
 
     Ends of intervals from three rounds can be far beyond it.
     """
@@ -123,7 +123,7 @@ class GeometricMean:
 
 
 def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
-    """The geometric mean, with Student's interval of the mean logarithm.
+    """Return the geometric mean, with Student's interval of the mean logarithm.
 
     Source of the mean: Fleming and Wallace, "How Not to Lie with Statistics: The Correct Way to
     Summarize Benchmark Results", Communications of the ACM 29 (1986), 218-221; of the interval:
@@ -147,7 +147,7 @@ def geometric_mean(ratios: Samples, confidence: float = 0.95) -> GeometricMean:
 
 
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Confidence interval of a rate.
+    """Return the confidence interval of a rate.
 
     Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal
     of the American Statistical Association 22 (1927), 209-212.

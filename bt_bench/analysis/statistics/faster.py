@@ -1,4 +1,4 @@
-"""One value of many samples of a call, for the values of a gate."""
+"""The reduction of a call's many samples to one value, for the values of a gate."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FASTER_SHARE: Final = 0.75
 
 
 def faster_mean(values: Samples) -> float:
-    """Mean of the faster three quarters of the values.
+    """Return the mean of the faster three quarters of the values.
 
-    What disturbs a call only ever makes it slower, so the slow end says little about the code: on
-    an H200's host, means of all samples, or of their middle half, vary by a fifth more, and medians
-    by more than half. What slows at least a quarter of the calls is still seen. A mean of many
-    values also resolves less than the tick of the clock that took them, since calls do not begin
-    in step with it: about a quarter of a tick, because the quarter that is left out may be all
-    those values that are a tick longer.
+    Disturbances only ever make a call slower, so the slow end carries little information about the
+    code: on an H200's host, means of all samples, or of their middle half, vary by a fifth more,
+    and medians by more than half. A slowdown of at least a quarter of the calls is still seen. A
+    mean of many values also resolves less than the tick of the clock that took them, since calls do
+    not begin in step with it: about a quarter of a tick, because the quarter that is left out may
+    be all values that are a tick longer.
 
     Args:
         values: at least one.

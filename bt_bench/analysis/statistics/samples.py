@@ -15,13 +15,13 @@ import numpy as np
 
 from bt_bench.results import FloatArray
 
-MIN_CLUSTERS = 3  # two say too little about how much clusters differ
+MIN_CLUSTERS = 3  # two show too little of how much clusters differ
 Samples = Sequence[float] | FloatArray
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval; `coverage` is what its ranks reach, at least what was asked for."""
+    """A confidence interval; `coverage` is the one its ranks reach, at least the requested one."""
 
     low: float
     high: float
@@ -29,7 +29,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half of its length."""
+        """Return half of its length."""
         return (self.high - self.low) / 2
 
 
@@ -42,7 +42,7 @@ class Line:
 
 
 def median(samples: Samples) -> float:
-    """Middle order statistic, or the mean of the two middle ones.
+    """Return the middle order statistic, or the mean of the two middle ones.
 
     Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American Statistician
     50 (1996), 361-365, definition 7 at p = 1/2.
@@ -51,10 +51,10 @@ def median(samples: Samples) -> float:
 
 
 def percentile(samples: Samples, percent: float) -> float:
-    """The `percent`-th percentile, linear between order statistics.
+    """Return the `percent`-th percentile, linear between order statistics.
 
-    With n samples it lies at rank 1 + (n - 1) p, so that 0 is the minimum and 100 the maximum.
-    Source: Hyndman and Fan (1996), as in `median`, definition 7.
+    With n samples it lies at rank 1 + (n - 1) p, so 0 is the minimum and 100 the maximum. Source:
+    Hyndman and Fan (1996), as in `median`, definition 7.
     """
     if not 0 <= percent <= 100:
         raise ValueError(f"percentile {percent} is not between 0 and 100")
@@ -62,19 +62,19 @@ def percentile(samples: Samples, percent: float) -> float:
 
 
 def interquartile_range(samples: Samples) -> float:
-    """Third quartile minus first, both by definition 7 of Hyndman and Fan (1996)."""
+    """Return third quartile minus first, both by definition 7 of Hyndman and Fan (1996)."""
     first, third = np.percentile(_as_array(samples), (25, 75))
     return float(third - first)
 
 
 def median_interval(samples: Samples, confidence: float = 0.95) -> Interval | None:
-    """Confidence interval of the median that assumes no distribution.
+    """Return a confidence interval of the median that assumes no distribution.
 
-    The order statistics x(k) and x(n + 1 - k) enclose the median unless fewer than k samples lie
-    on one side of it, and the number on one side is binomial with p = 1/2; so the coverage is
-    1 - 2 P(B <= k - 1). The largest k is taken whose coverage is at least `confidence`.
-    Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1. Samples are
-    assumed independent; ties make it wider than needed, never narrower.
+    The order statistics x(k) and x(n + 1 - k) enclose the median unless fewer than k samples lie on
+    one side of it, and the number on one side is binomial with p = 1/2; so the coverage is 1 - 2
+    P(B <= k - 1). The largest k is taken whose coverage is at least `confidence`. Source: David and
+    Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1. Samples are assumed independent;
+    ties make it wider than needed, never narrower.
 
     Returns:
         `None` where even minimum and maximum do not reach `confidence` (n < 6 at 0.95).
@@ -89,7 +89,7 @@ def median_interval(samples: Samples, confidence: float = 0.95) -> Interval | No
 
 
 def relative_half_width(samples: Samples, confidence: float = 0.95) -> float | None:
-    """Half the `median_interval`, as a share of the median.
+    """Return half the `median_interval`, as a share of the median.
 
     Returns:
         `None` where there is no interval, or the median is 0.
@@ -100,7 +100,7 @@ def relative_half_width(samples: Samples, confidence: float = 0.95) -> float | N
 
 
 def line_fit(x: Samples, y: Samples) -> Line:
-    """The straight line through points by ordinary least squares.
+    """Fit a straight line through points by ordinary least squares.
 
     Source: e.g. Draper and Smith, Applied Regression Analysis, 3rd edition (1998), section 1.2.
 
@@ -119,7 +119,7 @@ def line_fit(x: Samples, y: Samples) -> Line:
 
 
 def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:
-    """Median over the rounds for each step of a window, from `samples[round][step]`.
+    """Return the median over the rounds for each step of a window, from `samples[round][step]`.
 
     Rounds of an interrupted run may be short; a step without any sample is left out.
     """
@@ -147,7 +147,7 @@ def _median_along_rounds(array: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=1024)
 def _median_rank(count: int, confidence: float) -> tuple[int, float]:
-    """Largest rank whose interval covers the median with `confidence` (0: none), and coverage."""
+    """Return the largest rank whose interval reaches `confidence` (0: none), and its coverage."""
     log_of_all = count * math.log(2)
     tail, rank, coverage = 0.0, 0, 0.0
     for successes in range(count // 2):

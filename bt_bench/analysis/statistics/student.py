@@ -13,7 +13,7 @@ LEAST_BY_QUANTILE = 1e-6
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t distribution, by bisection of its distribution function.
+    """Return a quantile of Student's t distribution, by bisection of its distribution function.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions (1964), formulas 26.7.3 and
     26.7.4: finite sums for whole degrees of freedom.
@@ -28,7 +28,7 @@ def t_quantile(probability: float, degrees: int) -> float:
         raise ValueError(f"{degrees} degrees of freedom; expected 1 or more")
     if probability < 0.5:
         return -t_quantile(1 - probability, degrees)
-    # In the angle, where t = sqrt(degrees) tan(angle), the whole axis is an interval.
+    # Bisect the angle in t = sqrt(degrees) tan(angle), which maps the whole axis to an interval.
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
@@ -41,7 +41,7 @@ def t_quantile(probability: float, degrees: int) -> float:
 
 @lru_cache(maxsize=1024)
 def t_critical(level: float, degrees: int) -> float:
-    """The value that Student's t exceeds with this probability, also where it is tiny.
+    """Return the value that Student's t exceeds with this probability, even a tiny one.
 
     Args:
         level: above 0 and below 1.
@@ -49,7 +49,7 @@ def t_critical(level: float, degrees: int) -> float:
     """
     if level >= LEAST_BY_QUANTILE:
         return t_quantile(1 - level, degrees)
-    # Far out in the tail, where digits matter relative to the value: in its logarithm.
+    # Far out in the tail, relative precision matters: bisect the logarithm.
     low, high = 0.0, math.log(_LARGEST)
     for _ in range(60):
         middle = (low + high) / 2
@@ -62,9 +62,9 @@ def t_critical(level: float, degrees: int) -> float:
 
 @lru_cache(maxsize=4096)
 def t_tail(value: float, degrees: int) -> float:
-    """P(T > value) for Student's t distribution.
+    """Return P(T > value) for Student's t distribution.
 
-    Half the regularised incomplete beta function at d / (d + t²), with d / 2 and 1 / 2, so that
+    It is half the regularised incomplete beta function at d / (d + t²), with d / 2 and 1 / 2, so
     tails far below the rounding error of 1 are exact as well. Source: Abramowitz and Stegun (1964),
     formula 26.7.1; the continued fraction 26.5.8, evaluated as in Lentz, "Generating Bessel
     Functions in Mie Scattering Calculations Using Continued Fractions", Applied Optics 15 (1976),
@@ -82,7 +82,7 @@ def t_tail(value: float, degrees: int) -> float:
 
 
 def _t_central_mass(angle: float, degrees: int) -> float:
-    """P(|T| <= t) for t = sqrt(degrees) tan(angle)."""
+    """Return P(|T| <= t) for t = sqrt(degrees) tan(angle)."""
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees % 2
     total, term = 0.0, cosine if odd else 1.0
@@ -93,14 +93,14 @@ def _t_central_mass(angle: float, degrees: int) -> float:
 
 
 def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I(x; a, b)."""
+    """Return the regularised incomplete beta function I(x; a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the complement converges faster here
         return 1 - _beta_share(1 - x, b, a)
     log_front = a * math.log(x) + b * math.log1p(-x) - math.log(a)
     log_front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    # The odd and the even coefficients of the fraction in turn.
+    # Odd and even coefficients of the continued fraction alternate.
     fraction, above, below = 1.0, 1.0, 0.0
     for index in range(400):
         half = index // 2

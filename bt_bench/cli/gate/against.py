@@ -1,4 +1,4 @@
-"""`bt-bench gate --against FILE`: compares the working tree with a stored result."""
+"""`bt-bench gate --against FILE`: comparison of the working tree with a stored result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def gate_against(
     out: Path | None,
     dry_run: bool = False,
 ) -> ExitCode:
-    """Sweeps the variant of a stored result by that result's plan, and compares both; advisory.
+    """Sweep the variant of a stored result by that result's plan, and compare both; advisory.
 
-    Device, versions and plan are compared as by `compare`. What only the config or only the result
-    has is missing, unless flags leave it out.
+    Device, versions and plan are compared as by `compare`. A case that only the config or only the
+    result has is missing, unless flags leave it out.
     """
     stored = _stored(options)
     _refuse_too_few(options, stored, patterns)
@@ -63,14 +63,14 @@ def gate_against(
     say(f"this gate takes {_expected(spec, device)}")
     swept = _sweep(replace(options, spec=spec), device, folder)
     new = folder / f"{stored.variant.name}.json"
-    if _read(str(new)) != swept:  # once the worker is gone, which could write there
+    if _read(str(new)) != swept:  # only now that the worker is gone, which could have written there
         raise changed_meanwhile(new)
     judged = _judged(options, _Asked(options, stored), patterns, new)
     return finish(judged, options, folder)
 
 
 def _expected(spec: SweepSpec, device: DeviceChoice) -> str:
-    """Return how long the sweep of the working tree takes, which has one variant."""
+    """Return the expected duration of the working tree's sweep, which has one variant."""
     from bt_bench.runs import duration_text, estimate_seconds
 
     seconds = estimate_seconds(spec, 1, kind_of(device))
@@ -78,7 +78,7 @@ def _expected(spec: SweepSpec, device: DeviceChoice) -> str:
 
 
 def _stored(options: Options) -> VariantResult:
-    """Reads the stored result; refuses one that the working tree cannot be compared with."""
+    """Read the stored result; refuse one that the working tree cannot be compared with."""
     path = options.against or ""
     stored = _read(path)
     name = stored.variant.name
@@ -95,9 +95,9 @@ def _stored(options: Options) -> VariantResult:
 
 
 def _refuse_too_few(options: Options, stored: VariantResult, patterns: tuple[str, ...]) -> None:
-    """Refuse a plan with too few instances for any time, unless counts alone are asked for.
+    """Refuse a plan with too few instances for any time, unless only counts are requested.
 
-    That is known before anything is measured, as the working tree is measured by the same plan.
+    The working tree is measured by the same plan, so this is known before anything is measured.
     """
     from bt_bench.analysis import MIN_CLUSTERS
     from bt_bench.results import is_sum, metric_of
@@ -153,9 +153,9 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
 
 
 class _Asked:
-    """The cases to compare: those of the config, and stored ones that flags do not leave out.
+    """The cases to compare: the config's, and the stored ones that flags do not leave out.
 
-    Cases that the config no longer has are included, else renaming a case would let it pass.
+    Stored cases that the config no longer has are included: else renaming a case would pass it.
     """
 
     def __init__(self, options: Options, stored: VariantResult) -> None:
@@ -177,7 +177,7 @@ class _Asked:
 
 
 def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Path) -> Judged:
-    """The comparison of both files, plus what only the config or only the stored result has."""
+    """Return the comparison of both files, with the cases that only one side has as missing."""
     from bt_bench.analysis import Criteria, Given, judge, match_sides
     from bt_bench.config import planned_variants
 
@@ -192,7 +192,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
     matched = match_sides(given, planned_variants)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
     known = set(asked.of_config.values())
-    # Explained by the config: such a case was not swept because the config lacks it.
+    # The config explains it: a case that the config lacks was not swept.
     kept = [
         replace(each, detail=f"the config {asked.config} has no such case, so it was not measured")
         if each.key not in known and each.cause is Cause.NO_CASE
@@ -214,7 +214,7 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
 
 
 def _blank(operation: Operation, case: str, base: str, other: str, detail: str) -> Judgement:
-    """The judgement on a case that was not swept because it is not stored."""
+    """Return the judgement on a case that was not swept because it is not stored."""
     from bt_bench.analysis import WHOLE_CASE, Entry, Settled, settled
 
     outcome = Settled(Verdict.MISSING, Cause.NO_CASE, detail)

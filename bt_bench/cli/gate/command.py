@@ -1,4 +1,4 @@
-"""`bt-bench gate`: its options, and which mode they ask for."""
+"""`bt-bench gate`: its options, and the choice of its mode."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def gate(
         )
         if dry_run:
             return show_plan(request)
-        prepare(request)  # errors of the user show before a folder is made
+        prepare(request)  # user errors show before a folder is made
         folder = make_folder(spec.name, out)
         judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
     return finish(judged, options, folder)
@@ -345,13 +345,13 @@ def _resolved(device: DeviceChoice) -> DeviceChoice:
 
 
 def _is_typed(ctx: typer.Context, parameter: str) -> bool:
-    """Whether a parameter was given on the command line, not only by the environment."""
+    """Return whether a parameter was given on the command line, not only by the environment."""
     source = ctx.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse_idle(ctx: typer.Context, mode: str) -> None:
-    """Refuses flags without effect; the environment may set them for other gates."""
+    """Refuse flags without effect; the environment may set them for other gates."""
     for parameter, flag in _IDLE[mode].items():
         if _is_typed(ctx, parameter):
             raise UsageError(f"{flag} has no effect on a gate with {mode}; leave it out")

@@ -1,4 +1,4 @@
-"""Shared by all modes of `bt-bench gate`: the trees, the variants, the report."""
+"""Parts shared by all modes of `bt-bench gate`: the trees, the variants, the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICTS_NAME = "verdicts.json"
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for, once config and environment are taken into account.
+    """The request, once config and environment are taken into account.
 
     Args:
         spec: the config.
@@ -39,19 +39,20 @@ class Options:
         against: the file to compare with, if any.
         folders: folders of variants, from `--kernels`.
         command: the command of `--build`.
-        build_seconds: its time limit; `None` for the default.
-        on_traceback: takes the tracebacks of errors in variants; `None`: none are wanted.
+        build_seconds: its timeout; `None` for the default.
+        on_traceback: receives the tracebacks of errors in variants; `None`: none are wanted.
         rules: margin and alpha.
         fail_on: verdicts that fail the gate.
         outputs: where the report goes.
         config: the value of `--config`.
         suite: the value of `--suite`, if it was given.
         load: reads another config with the same flags, and with a suite in place of `--suite`.
-        folders_of: folders of variants by flag, else by a config, else by the settings at a place.
-        chosen: which of variants, cases and operations are selected by flags.
+        folders_of: returns the folders of variants by flag, else by a config, else by the settings
+            at a place.
+        chosen: names of the selections made by flags: of variants, cases and operations.
         allow_partial: accept a stored result whose run did not finish.
-        require_power: fail a gate that could not have found what it was to find.
-        show_all: list all verdicts in a table, and how they were decided.
+        require_power: fail a gate that could not have found the slowdown it looks for.
+        show_all: list all verdicts in a table, with how they were decided.
     """
 
     spec: SweepSpec
@@ -76,13 +77,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Trees:
-    """Hold both revisions, each with the kernels that its own config and settings have.
+    """Both revisions, each with the kernels that its own config and settings name.
 
     Args:
         base: a checkout of the base.
         head: the working tree.
-        lost: what only the base's config has, and what else of it differs.
-        device: where to measure, as the base's settings have it; `None` if they do not.
+        lost: cases that only the base's config has, and its other differences.
+        device: the device in the base's settings; `None` if they name none.
     """
 
     base: Tree
@@ -93,7 +94,7 @@ class Trees:
 
 @contextmanager
 def both_trees(options: Options) -> Iterator[Trees]:
-    """Base and working tree, built if there is a `--build` command."""
+    """Yield base and working tree, built if there is a `--build` command."""
     from bt_bench.runs import BUILD_SECONDS, base_tree, build, locate, working_tree
 
     assert options.base is not None
@@ -107,7 +108,7 @@ def both_trees(options: Options) -> Iterator[Trees]:
 
 
 def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
-    """Read the base's config, locate its kernels by that, and find what the head's has lost."""
+    """Read the base's config, locate its kernels by it, and find cases that the head has lost."""
     from bt_bench.runs import (
         location_in,
         lost_between,
@@ -140,9 +141,9 @@ def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
 
 
 def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
-    """Return the variants of a config in the base: without a list, all that the base ships.
+    """Return a config's variants in the base; if the config lists none, add all the base ships.
 
-    Those that are installed, which a config then has, may be the head's.
+    A config without a list has the variants of the installed suite, which may be the head's.
     """
     from bt_bench.protocol import load_suite
     from bt_bench.variants import REFERENCE, default_variants
@@ -157,7 +158,7 @@ def _variants_of(options: Options, spec: SweepSpec, base: Tree) -> list[str]:
 
 
 def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
-    """Return the value of `--suite` in the base's tree, if it is a folder of the head's."""
+    """Return the counterpart of `--suite` in the base's tree, if it is a folder in the head's."""
     from bt_bench.runs import place_below
 
     if options.suite is None or options.spec.suite.folder is None:
@@ -169,7 +170,7 @@ def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
 def _config_in_base(
     options: Options, old: Tree, new: Tree, suite: str | None
 ) -> tuple[SweepSpec | None, list[str]]:
-    """Read the config as the base has it; `None` if it cannot differ, or with a warning."""
+    """Read the base's version of the config; `None` if it cannot differ, or with a warning."""
     unseen = "so anything that the config has lost or changed goes unnoticed"
     try:
         path = _path_in_base(options, old, new, suite)
@@ -183,9 +184,9 @@ def _config_in_base(
 
 
 def _path_in_base(options: Options, old: Tree, new: Tree, suite: str | None) -> Path | None:
-    """Return the file that `--config` means in the base; `None` if it cannot differ.
+    """Return the base's file for `--config`; `None` if it cannot differ.
 
-    In one of the trees it may be the name of a config of the suite, and in the other a path.
+    The value may be the name of a suite's config in one tree, and a path in the other.
     """
     from bt_bench.config import own_config
     from bt_bench.protocol import find_suite
@@ -202,21 +203,24 @@ def _path_in_base(options: Options, old: Tree, new: Tree, suite: str | None) -> 
         path = in_base(suite, "the base's --suite")
     except UsageError:  # it has no such suite
         path = None
-    # The place of the head's, where the base means another file that it does not have.
+    # The name may stand for a file that the base lacks: then take the place of the head's file.
     return path if path is not None and path.is_file() else in_base(options.suite, "--suite")
 
 
 def _other_settings(old: Tree, new: Tree) -> tuple[Path, DeviceChoice | None, list[str]]:
-    """Find where the base's settings of the project are, and warn about those that differ.
+    """Locate the base's project settings, and warn if its device differs from the head's.
 
-    The head has no say in where it is measured: without a GPU, for one, nothing may be timed.
+    The head must not choose its device: on one without a GPU, nothing would be timed.
+
+    Returns:
+        The folder to read settings from, the device, and the warnings.
     """
     from bt_bench.config import read_settings
     from bt_bench.runs import place_below
 
     after, there = read_settings(Path.cwd()), Path.cwd()
     if after.source is not None and place_below(after.source, new.top) is None:
-        return there, after.device, []  # of a project around the repository, for both revisions
+        return there, after.device, []  # outside the repository: both revisions share them
     here = place_below(there, new.top)
     there = old.top if here is None else old.top / here
     there = there if there.is_dir() else old.top
@@ -238,7 +242,7 @@ def _device(settings: Settings) -> str:
 
 
 def entries_here(options: Options) -> list[VariantEntry]:
-    """The working tree's variants, from the repository if it has kernels, else as installed."""
+    """Return the working tree's variants: from the repository if it has kernels, else installed."""
     from bt_bench.runs import locate, working_tree
 
     try:
@@ -249,12 +253,12 @@ def entries_here(options: Options) -> list[VariantEntry]:
 
 
 def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[VariantEntry]:
-    """The variants of the config that exist."""
+    """Return the variants of the config that exist."""
     return [found[name] for name in options.spec.variants if name in found]
 
 
 def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
-    """Writes all reports, then reports the outcome."""
+    """Write all reports, then report the outcome."""
     from bt_bench.analysis import not_comparable
     from bt_bench.cli.outputs import Output
 
@@ -268,7 +272,7 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
 
 
 def make_folder(name: str, out: Path | None) -> Path:
-    """Makes the folder of a gate: `--out`, which must be new, or one named after the time."""
+    """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
     from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
 

@@ -55,7 +55,11 @@ def rounds_request(
 
 
 def _detect(options: Options, percent: float | None) -> float:
-    """The slowdown to find, as a share; it has to be beyond the margin, within which all counts."""
+    """Return the slowdown to find, as a share.
+
+    Raises:
+        UsageError: if it is not above the margin, within which slowdowns count as none.
+    """
     from bt_bench.analysis import DEFAULT_DETECT
 
     margin, named = options.rules.margin, "--detect"
@@ -138,5 +142,5 @@ def run_rounds(request: GateRequest) -> Judged:
             print(f"bt-bench: {which} in {request.recording}", file=sys.stderr)
         raise
     finally:
-        with suppress(OSError):  # fails if it is not empty, so there is something to keep
+        with suppress(OSError):  # fails if the folder is not empty: there is something to keep
             request.recording.parent.rmdir()

@@ -1,4 +1,4 @@
-"""`bt-bench gate --static`: what is compiled, compared without a GPU."""
+"""`bt-bench gate --static`: comparison of compiled kernels, without a GPU."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def static_gate(
     options: Options, patterns: tuple[str, ...], save: Path | None, dry_run: bool = False
 ) -> ExitCode:
-    """Compiles; saves and compares if asked to.
+    """Compile the kernels; save and compare the census if requested.
 
     Args:
-        options: what was asked for.
+        options: the options of the gate.
         patterns: patterns of metrics; without any, all are compared.
         save: where to write the census of the working tree.
-        dry_run: only list what would be compiled.
+        dry_run: only list the cases that would be compiled.
     """
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
@@ -39,7 +39,7 @@ def static_gate(
     if options.base is not None:
         judged = _against_revision(options, save)
     else:
-        # Before anything is compiled, since it may not be a census.
+        # Before anything is compiled, since the file may not be a census.
         stored = None if options.against is None else _stored(options, options.against)
         entries = entries_here(options)
         found = {entry.name: entry for entry in entries}
@@ -103,10 +103,10 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
 def _alike(
     options: Options, trees: Trees, found: tuple[Mapping[str, VariantEntry], ...]
 ) -> tuple[str, ...]:
-    """Refuse names that neither side has, and variants of which both run the same files.
+    """Refuse names that neither side has, and a comparison of nothing but identical variants.
 
     Returns:
-        Facts about those of which both do, where that is not so for all.
+        Facts about the variants whose files are identical on both sides, if others differ.
     """
     from bt_bench.runs import measured_alike
 
@@ -117,7 +117,7 @@ def _alike(
 
 
 def _stored(options: Options, path: str) -> StaticCensus:
-    """The stored census, restricted by flags; what the config no longer has stays, as missing."""
+    """Read the stored census, restricted by flags; cases the config lost stay, as missing."""
     from bt_bench.results import read_census
 
     chosen, spec = options.chosen, options.spec
@@ -137,7 +137,7 @@ def _against_census(new: StaticCensus, stored: StaticCensus, label: str) -> Judg
 def _refuse_unknown(
     options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
 ) -> None:
-    """Refuses names of variants that neither side has."""
+    """Refuse names of variants that neither side has."""
     from bt_bench.variants import choose
 
     choose([name for name in options.spec.variants if name not in stored], dict(found))
@@ -166,7 +166,7 @@ def _save(census: StaticCensus, path: Path | None) -> None:
 
 
 def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
-    """The comparison restricted to some metrics.
+    """Return the comparison restricted to some metrics.
 
     Missing and failed cases stay, since they have no metric. `registers` also selects
     `registers/sm_90`.
@@ -182,7 +182,7 @@ def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
 
 
 def _only_known(patterns: Sequence[str]) -> list[str]:
-    """The metrics that patterns name; `UsageError` for a pattern that names none."""
+    """Return the metrics that patterns name; raise `UsageError` if a pattern names none."""
     from bt_bench.results import COUNTED, select
 
     return select(list(COUNTED), list(patterns))

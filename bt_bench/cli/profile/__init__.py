@@ -1,1 +1,1 @@
-"""`bt-bench profile`, with a file for each of its tools."""
+"""`bt-bench profile`: one file per tool."""

@@ -175,7 +175,7 @@ def profile(
         entries = choose_variants(spec, folders)
         targets = names_given("--target", target)
         return static_profile(StaticRequest(spec=spec, entries=entries, targets=targets, **asked))
-    # Before variants are looked for, which may say something.
+    # Before variants are looked for, which may print notes.
     spec = spec.model_copy(update={"cases": [one_case(spec, tool, select or ())]})
     asked |= {
         "spec": spec,
@@ -190,7 +190,7 @@ def profile(
 
 
 def _refuse_others(ctx: typer.Context, tool: str) -> None:
-    """Refuses options that mean nothing to a tool; the environment is ignored."""
+    """Refuse options that have no meaning for a tool; the environment is ignored."""
     of_a_step = ", ".join(_OF_A_STEP)
     meant = {
         "step": ("--step", tool in _OF_A_STEP, of_a_step),

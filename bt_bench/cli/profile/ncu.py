@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NcuRequest(OneStepRequest):
-    """What was asked for: one case.
+    """The request for one case.
 
     Args:
         l2: whether caches are flushed before each run of a kernel; `None`: they are not.
@@ -47,7 +47,7 @@ class NcuRequest(OneStepRequest):
 
 
 def ncu_profile(request: NcuRequest) -> ExitCode:
-    """Takes counters, writes the profile, and prints it; says what changed since another one.
+    """Take counters, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed.
@@ -64,7 +64,7 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
     if request.device == "cpu":
         raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
     spec = request.spec.model_copy(update={"cases": [case], "operations": [operation]})
-    # Before minutes are spent, since it may not be one.
+    # Before minutes are spent, since the file may not be a profile.
     before = None if request.against is None else read_counters(request.against)
     if before is not None and request.against is not None:
         names = [entry.name for entry in request.entries]
@@ -103,13 +103,13 @@ def count_step(
     traceback: bool = False,
     ncu: Ncu | None = None,
 ) -> TakenCounters:
-    """Has Nsight Compute take counters of a step; tells of progress on stderr.
+    """Run Nsight Compute to take counters of a step; prints progress on stderr.
 
     Args:
         spec: one case and one operation.
         entries: the variants.
         device: the GPU.
-        step: the place of the step in its window, from 0; `None`: the last one.
+        step: index of the step in its window, from 0; `None`: the last one.
         l2: whether caches are flushed before each run of a kernel; `None`: they are not.
         traceback: print tracebacks of errors in variants.
         ncu: the program; `None`: the one that is found.
@@ -146,11 +146,11 @@ def count_step(
 def write_counters_profile(
     folder: RunFolder, taken: TakenCounters, page_name: str = PAGE_NAME
 ) -> list[str]:
-    """Writes counters with their page, and Nsight Compute's own report unless it is too large.
+    """Write counters with their page, and Nsight Compute's own report unless it is too large.
 
     Args:
-        folder: where to.
-        taken: what was taken.
+        folder: the profile's folder.
+        taken: the counters and the report.
         page_name: name of the page.
 
     Returns:
@@ -170,7 +170,7 @@ def write_counters_profile(
     page = render_document(counters_document(taken.counters, whole=True))
     with replacing(folder.path / page_name) as file:
         file.write(page.encode())
-    # Last, so that where there are counters nothing of their profile is missing.
+    # Last: a folder with counters then has their whole profile.
     write_counters(folder.path / COUNTERS_NAME, taken.counters)
     return [page_name, COUNTERS_NAME, *filter(None, [taken.counters.report])]
 

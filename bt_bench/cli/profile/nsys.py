@@ -17,12 +17,12 @@ _SETTINGS = ("plan.profile_rounds=0", "plan.case_seconds=1")
 
 
 def nsys_command(config: str, spec: SweepSpec, folders: Sequence[Path]) -> str:
-    """The command line, in a form that works when pasted here.
+    """Return the command line, ready to be pasted into the user's shell.
 
     Args:
-        config: as given.
-        spec: what it and the options give.
-        folders: of variants.
+        config: the config as given.
+        spec: the config, with the options applied.
+        folders: folders of variants.
     """
     name = f"{spec.name}-{spec.cases[0].name}" if len(spec.cases) == 1 else spec.name
     sweep = [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def nsight_compute_for(spec: SweepSpec, hello: Hello) -> Ncu:
-    """The Nsight Compute that takes the counters of a run.
+    """Return the Nsight Compute that takes the counters of a run.
 
     Raises:
         UsageError: where `--profile` cannot work; so call it before anything is measured.
@@ -48,7 +48,7 @@ def nsight_compute_for(spec: SweepSpec, hello: Hello) -> Ncu:
 
 
 def say_tools(ncu: Ncu, as_json: bool) -> None:
-    """Says by which tools the profiles would be taken."""
+    """Print the tools that would take the profiles."""
     text = (
         "profiles: of the slowest and the most changed case, a timeline with its trace by "
         "cupti-python (by torch's profiler without it), and counters by Nsight Compute "
@@ -66,12 +66,12 @@ class RunProfiles:
 
     Args:
         request: the run.
-        results: of its variants.
-        device: what they were measured on.
+        results: results of its variants.
+        device: the device that they were measured on.
         ncu: Nsight Compute.
         traceback: print tracebacks of errors in variants.
-        again: the command that takes what is missing later.
-        made: what there is so far, as in JSON.
+        again: the command that takes missing profiles later.
+        made: the profiles so far, as in JSON.
     """
 
     request: SweepRequest
@@ -86,12 +86,12 @@ class RunProfiles:
 
     @property
     def code(self) -> ExitCode:
-        """The exit code for the profiles alone."""
+        """Return the exit code for the profiles alone."""
         failed = ExitCode.CHECK_FAILED if self._some_failed else ExitCode.OK
         return max(self._refused.values(), default=failed)
 
     def take(self) -> None:
-        """Takes what the folder of the run does not have yet; says what cannot be taken."""
+        """Take the profiles that the run's folder lacks, and print which cannot be taken."""
         from bt_bench.analysis.run.standouts import standouts
 
         found = standouts(self.results)
@@ -127,11 +127,11 @@ class RunProfiles:
                 )
 
     def _take(self, what: str, file: Path, standout: Standout, folder: RunFolder) -> None:
-        """Takes the timeline or the counters of a case, unless their file is there."""
+        """Take the timeline or the counters of a case, unless their file is there."""
         if file.is_file():
             say(f"{standout.case}: the {what} of an earlier call is kept")
         elif what in self._refused:
-            # It would be refused alike, after as long a wait.
+            # It would be refused again, after as long a wait.
             say(f"error: {standout.case}: no {what} either")
         else:
             take = self._timeline if what == "timeline" else self._counters
@@ -145,7 +145,7 @@ class RunProfiles:
                 self._some_failed |= any(reason is not None for reason in reasons)
 
     def _timeline(self, standout: Standout, folder: RunFolder) -> list[Reason | None]:
-        """Keeps the timeline of a case; returns for each variant why it failed."""
+        """Write the timeline of a case; return for each variant why it failed."""
         spec, entries = self._of(standout)
         timeline = trace_step(spec, entries, self.device, traceback=self.traceback)
         folder.path.mkdir(exist_ok=True)
@@ -153,7 +153,7 @@ class RunProfiles:
         return [variant.reason for variant in timeline.variants]
 
     def _counters(self, standout: Standout, folder: RunFolder) -> list[Reason | None]:
-        """Keeps the counters of a case, likewise."""
+        """Write the counters of a case; return for each variant why it failed."""
         spec, entries = self._of(standout)
         taken = count_step(spec, entries, self.device, traceback=self.traceback, ncu=self.ncu)
         folder.path.mkdir(exist_ok=True)
@@ -161,7 +161,7 @@ class RunProfiles:
         return [variant.reason for variant in taken.counters.variants]
 
     def _of(self, standout: Standout) -> tuple[SweepSpec, list[VariantEntry]]:
-        """The case alone, and the variants that passed: what failed may hang or crash again."""
+        """Return the case alone, and the variants that passed: others may hang or crash again."""
         spec = self.request.spec
         cases = [case for case in spec.cases if case.name == standout.case]
         alone = spec.model_copy(update={"cases": cases, "operations": [standout.operation]})

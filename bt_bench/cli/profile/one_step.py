@@ -1,4 +1,4 @@
-"""The one case, operation and step that a profile of a step is of."""
+"""The single case, operation and step of a profile."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _SHOWN_NAMES = 5
 
 
 def one_case(spec: SweepSpec, tool: str, select: Sequence[str] = ()) -> CaseSpec:
-    """The only case of a config, or the one whose whole name was given.
+    """Return the only case of a config, or the one whose whole name was given.
 
     Args:
         spec: the config, with the cases that were chosen.
         tool: for messages.
-        select: what `-k` was given.
+        select: values of `-k`.
 
     Raises:
         UsageError: if there are several.
     """
     given = {pattern.strip() for text in select for pattern in text.split(",")}
-    # Text that is all of a name may be a part of another one.
+    # A pattern that equals one name may be part of another.
     exact = [case for case in spec.cases if case.name in given]
     if len(exact) == 1:
         return exact[0]
@@ -38,7 +38,7 @@ def one_case(spec: SweepSpec, tool: str, select: Sequence[str] = ()) -> CaseSpec
 
 
 def one_operation(spec: SweepSpec, tool: str, *, by_name: bool) -> Operation:
-    """The operation that is profiled.
+    """Return the operation to profile.
 
     Args:
         spec: the config.
@@ -47,7 +47,7 @@ def one_operation(spec: SweepSpec, tool: str, *, by_name: bool) -> Operation:
             comprehensive one, the last in the order of lists.
 
     Raises:
-        UsageError: if several were asked for, or it launches nothing.
+        UsageError: if several were requested, or it launches nothing.
     """
     if by_name:
         _refuse_several("operation", "--operations", list(map(str, spec.operations)), tool)
@@ -68,18 +68,18 @@ def refuse_before_it_is_taken(
     names: Sequence[str],
     conditions: Mapping[str, str],
 ) -> None:
-    """Refuses another profile that the one that is asked for cannot be compared with.
+    """Refuse a profile that the requested one cannot be compared with.
 
     Args:
         before: the other profile.
-        against: where it is.
+        against: its path.
         spec: one case and one operation.
-        step: the place of the step in its window, from 0; `None`: the last one.
-        names: of the variants.
-        conditions: what else has to be the same, by what messages call it.
+        step: index of the step in its window, from 0; `None`: the last one.
+        names: names of the variants.
+        conditions: other conditions that must be equal, by their names in messages.
 
     Raises:
-        NotComparableError: if that is known already; not so of another GPU.
+        NotComparableError: if that is known already; another GPU is not.
         UsageError: for a step that the window does not have.
     """
     from bt_bench.analysis.profile import plan_of, refuse_another_plan

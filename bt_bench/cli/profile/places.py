@@ -1,4 +1,4 @@
-"""Where a profile is written, and the command line that takes another one."""
+"""The folder of a profile, and the command line that takes another one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 PAGE_NAME = "profile.md"
 COUNTERS_PAGE_NAME = "counters.md"
-"""The page of counters where another tool's profile is in the same folder."""
+"""The page of counters in a folder that also holds another tool's profile."""
 
 _PREFIX = "profile-"
 _MOST_CHARACTERS = 100  # of a case's name
 
 
 def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
-    """Makes the folder of a profile.
+    """Make the folder of a profile.
 
     Args:
-        name: what was profiled, for the folder's name.
-        reports: where to make it; `None`: as the settings say, else `reports`.
+        name: name of the config, for the folder's name.
+        reports: where to make it; `None`: the folder in the settings, else `reports`.
         out: the folder itself, which must not exist.
 
     Raises:
@@ -43,24 +43,24 @@ def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
 
 
 def case_folder(run: Path, case: str) -> Path:
-    """The folder in that of a run for profiles of a case.
+    """Return the folder within a run's folder for profiles of a case.
 
     Args:
         run: the run's folder.
-        case: the case's name. If it cannot be part of a file name as it is, something that only
-            this name has is added to what can.
+        case: the case's name. If it cannot be part of a file name as it is, unsafe characters are
+            replaced, and a hash of the name is appended.
     """
     import hashlib  # late, as `--help` needs none
 
     plain = re.sub(r"[^A-Za-z0-9._=+-]", "-", case)[:_MOST_CHARACTERS]
-    # A run's folder takes whatever ends like that for a result.
+    # Any name in a run's folder with such an ending counts as a result.
     if plain != case or plain.endswith((".json", ".jsonl")):
         plain = f"{plain}-{hashlib.sha256(case.encode(errors='surrogatepass')).hexdigest()[:8]}"
     return run / f"{_PREFIX}{plain}"
 
 
 def case_folders(run: Path) -> list[Path]:
-    """The folders of profiles in that of a run, by name.
+    """Return the folders of profiles within a run's folder, by name.
 
     Args:
         run: the run's folder.
@@ -75,15 +75,15 @@ def case_folders(run: Path) -> list[Path]:
 
 
 def refuse_place(out: Path | None) -> None:
-    """Refuses a folder for a profile that cannot be made, before time is spent on the profile.
+    """Refuse a folder that cannot be made, before time is spent on the profile.
 
     Args:
-        out: what `--out` names; `None`: a folder with a new name is made.
+        out: the value of `--out`; `None`: a folder with a new name is made.
 
     Raises:
-        UsageError: if there is something, or what it would lie in is not a folder.
+        UsageError: if the path exists, or its nearest existing parent is not a writable folder.
     """
-    # A link that leads nowhere is something, too.
+    # A dangling link counts, too.
     if out is not None and (out.is_symlink() or out.exists()):
         raise UsageError(
             f"--out {out} exists, and a profile is never overwritten; choose another folder"
@@ -96,7 +96,7 @@ def refuse_place(out: Path | None) -> None:
 
 @contextmanager
 def naming_profile(folder: RunFolder) -> Iterator[None]:
-    """Says where the profile is if it cannot be compared: it is not taken again for that."""
+    """Print where the profile is if its comparison is refused: it need not be taken again."""
     from bt_bench.cli.exits import say
 
     try:
@@ -107,7 +107,7 @@ def naming_profile(folder: RunFolder) -> Iterator[None]:
 
 
 def without_places(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments without those that say where the profile goes."""
+    """Yield the arguments without the ones that set the profile's place."""
     given = iter(arguments)
     for argument in given:
         if argument in ("--out", "--reports"):

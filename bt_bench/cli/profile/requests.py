@@ -1,4 +1,4 @@
-"""What all tools of `bt-bench profile` are asked for."""
+"""The requests that all tools of `bt-bench profile` share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest:
-    """What every tool takes.
+    """The parameters that every tool takes.
 
     Args:
         spec: cases and operations.
         entries: the variants.
         against: folder, or file, of another profile by the same tool.
-        reports: where to make the folder; `None`: as the settings say, else `reports`.
+        reports: where to make the folder; `None`: the folder in the settings, else `reports`.
         out: the folder itself.
         whole: print everything.
         traceback: print tracebacks of errors in variants.
@@ -39,11 +39,11 @@ class ProfileRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class OneStepRequest(ProfileRequest):
-    """What the tools take that profile one step of one case.
+    """The parameters of tools that profile one step of one case.
 
     Args:
         operations_by_name: whether the operations come from the command line.
-        step: the place of the step in its window, from 0; `None`: the last one.
+        step: index of the step in its window, from 0; `None`: the last one.
     """
 
     operations_by_name: bool

@@ -1,4 +1,4 @@
-"""Prints a profile again, for `bt-bench show`."""
+"""Printing of an existing profile, for `bt-bench show`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool:
-    """Prints what a profile's folder or file has; `False` if it is not one.
+    """Print the contents of a profile's folder or file; return `False` if it is not a profile.
 
     A folder with results of a run is not one, even if profiles are in it.
 
     Args:
-        run: as given.
+        run: path as given.
         whole: print everything, as in profile.md.
         as_json: print one JSON document.
         selects: whether cases, variants or operations are chosen.
@@ -55,7 +55,7 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
 
 
 def _read(file: Path, *, whole: bool) -> tuple[str, Any, Document]:
-    """What a file has: its key in JSON, its JSON, and its page."""
+    """Return a file's key in JSON, its JSON, and its page."""
     from bt_bench.report.profile import (
         counters_document,
         counters_json,

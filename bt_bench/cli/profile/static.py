@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 CENSUS_NAME = "census.json"
 TARGETS = ("sm_90", "sm_80", "sm_100")
-"""The first is that of the GPUs that the documentation's figures are of."""
+"""The default targets. The first is the target of the GPUs in the documentation's figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticRequest(ProfileRequest):
-    """What was asked for.
+    """The request for a static profile.
 
     Args:
-        targets: what to compile for; `None`: `TARGETS`.
+        targets: architectures to compile for; `None`: `TARGETS`.
     """
 
     targets: Sequence[str] | None
 
 
 def static_profile(request: StaticRequest) -> ExitCode:
-    """Compiles, writes the profile, and prints it; says what changed since another one.
+    """Compile, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed or did not compile.
@@ -53,7 +53,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
     from bt_bench.worker import take_code_census
 
     targets = list(dict.fromkeys(request.targets or TARGETS))
-    # Before anything is compiled, since it may not be a census.
+    # Before anything is compiled, since the file may not be a census.
     before = None if request.against is None else read_profile(request.against)
     census = take_code_census(
         request.spec,
@@ -97,7 +97,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
 
 
 def read_profile(path: Path) -> StaticCensus:
-    """The census of another profile.
+    """Read the census of another profile.
 
     Raises:
         UsageError: if it is not one, or has no code of its kernels.

@@ -36,10 +36,10 @@ PICTURE_NAME = "timeline.svg"
 
 @dataclass(frozen=True, kw_only=True)
 class StepRequest(OneStepRequest):
-    """What was asked for: one case.
+    """The request for one case.
 
     Args:
-        tool: what is printed: the timeline, or where the trace is.
+        tool: whether to print the timeline, or the place of the trace.
         device: the GPU.
     """
 
@@ -48,26 +48,26 @@ class StepRequest(OneStepRequest):
 
 
 def timeline_profile(request: StepRequest) -> ExitCode:
-    """Traces a step, writes the profile, and prints it; says what changed since another one.
+    """Trace a step, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed.
 
     Raises:
         UsageError: for more than one case or operation, for one that launches nothing, for a step
-            that there is not, without a GPU, and for a variant whose name cannot be a file's.
-        NotComparableError: if the other profile is of another step, before this one is taken, or of
-            another GPU, once it is written.
+            that does not exist, without a GPU, and for a variant whose name cannot be a file's.
+        NotComparableError: before this profile is taken if the other is of another step, and once
+            this one is written if the other is of another GPU.
     """
     from bt_bench.results import read_timeline, result_name
 
     one_case(request.spec, request.tool)
     names = [entry.name for entry in request.entries]
     operation = one_operation(request.spec, request.tool, by_name=request.operations_by_name)
-    # Before seconds are spent, since it may not be one.
+    # Before seconds are spent, since the file may not be a profile.
     before = None if request.against is None else read_timeline(request.against)
     for entry in request.entries:
-        result_name(entry.name)  # refuses what would fail only when it is written
+        result_name(entry.name)  # refuses names that would fail only when files are written
     spec = request.spec.model_copy(update={"operations": [operation]})
     if before is not None and request.against is not None:
         refuse_before_it_is_taken(before, request.against, spec, request.step, names, {})
@@ -77,7 +77,7 @@ def timeline_profile(request: StepRequest) -> ExitCode:
     folder = new_folder(spec.name, request.reports, request.out)
     files = write_profile(folder, timeline)
     if before is not None:
-        # Not before the worker is started, which would wait for it.
+        # Imported only now: earlier it would delay the start of the worker.
         from bt_bench.analysis.profile import refuse_another_step
 
         with naming_profile(folder):
@@ -98,24 +98,24 @@ def trace_step(
     step: int | None = None,
     traceback: bool = False,
 ) -> Timeline:
-    """Has a worker of its own check the variants and trace a step; tells of progress on stderr.
+    """Start a worker that checks the variants and traces a step; prints progress on stderr.
 
     Args:
         spec: one case and one operation.
         entries: the variants.
         device: the GPU.
-        step: the place of the step in its window, from 0; `None`: the last one.
+        step: index of the step in its window, from 0; `None`: the last one.
         traceback: print tracebacks of errors in variants.
 
     Raises:
-        UsageError: without a GPU, and for a step that there is not.
+        UsageError: without a GPU, and for a step that does not exist.
         WorkerError: if the worker cannot do it.
     """
     say_begin(spec, entries)
     case, operation = spec.cases[0], spec.operations[0]
     with closing(worker_for(spec, entries, device, traceback=traceback)) as starting:
         starting.start()
-        # Which take half a second, while the worker takes several.
+        # These imports take half a second, while the worker takes several to start.
         from bt_bench.cli.progress import progress_on_stderr
         from bt_bench.runs.profile import TimelineRequest, take_step_timeline
 
@@ -127,7 +127,7 @@ def trace_step(
 
 
 def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
-    """Writes a timeline with its page, its pictures and its trace; returns the files' names."""
+    """Write a timeline with its page, pictures and trace; return the files' names."""
     from bt_bench.base import write_text
     from bt_bench.report import render_document
     from bt_bench.report.profile import (
@@ -150,7 +150,7 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
             texts[name] = flame_graph(variant.host, f"{page.title}, {variant.name}: the host")
     for name, text in texts.items():
         write_text(folder.path / name, text)
-    # Last, so that where there is a timeline nothing of its profile is missing.
+    # Last: a folder with a timeline then has its whole profile.
     write_timeline(folder.path / TIMELINE_NAME, timeline)
     return [PAGE_NAME, TIMELINE_NAME, *(name for name in texts if name != PAGE_NAME)]
 
@@ -169,7 +169,7 @@ def _print_json(
             "folder": str(folder.path),
             "timeline": timeline_json(timeline),
             "changes": changes,
-            # Of the machine, in both: how long the same calls took.
+            # The machine's speed in both: how long the same calls took.
             "other_speed_us": None if before is None else other_speed(before, timeline),
         }
     )

@@ -1,8 +1,8 @@
-"""Whether the check of a suite can fail: two variants that are wrong have to fail it.
+"""A test that a suite's check can fail: two variants that are wrong have to fail it.
 
-Both are made of the suite's own reference, so that they fit any suite: one whose calls do nothing,
-and one whose calls leave what the step before has left. They are set up, and steps are staged, as
-for the reference. A suite that finds one of them right would find any variant right.
+Both are derived from the suite's own reference, and therefore fit any suite. The calls of one do
+nothing; the calls of the other leave the results of the previous step. Set-up and staging work as
+in the reference. A suite that passes one of them would pass any variant.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _CPU = torch.device("cpu")
 def refuse_blind(
     suite: Suite, workloads: Sequence[Workload], operations: Sequence[Operation], seed: int
 ) -> None:
-    """Refuse a suite whose check would find a variant right that is wrong.
+    """Refuse a suite whose check would pass a wrong variant.
 
-    Few steps are played: as soon as a wrong variant has failed on one workload, that is that.
+    Each wrong variant is played only until it has failed on one workload, which takes few steps.
 
     Args:
         suite: the suite.
-        workloads: on which its reference can be run.
-        operations: those that are checked.
+        workloads: workloads that its reference can run.
+        operations: the operations that are checked.
         seed: for contents, garbage and poison.
 
     Raises:
-        UsageError: naming file and line; also for whatever the driver raises with the reference.
+        UsageError: names file and line; also if the driver raises with the reference.
     """
     _refuse_unvaried(suite, workloads, seed)
     reference = load_reference(suite)
@@ -71,11 +71,11 @@ def refuse_blind(
 
 
 def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> None:
-    """Refuse a `varied` that leaves every workload as it is.
+    """Refuse a `varied` that leaves every workload unchanged.
 
-    What a variant remembers of an earlier round would be right.
+    A result that a variant remembers from an earlier round would be right.
     """
-    # By method, not by class: workloads of a class that inherits it may have no contents.
+    # Group by method, not by class: workloads of a class that inherits it may have no contents.
     alike: dict[Callable[..., Any], list[Workload]] = {}
     for workload in workloads:
         alike.setdefault(type(workload).varied, []).append(workload)
@@ -91,7 +91,7 @@ def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> 
 def _play(
     suite: Suite, reference: type[Any], workload: Workload, wrong: Sequence[_Wrong], seed: int
 ) -> None:
-    """Put wrong variants through a workload, beside the reference, until they have failed."""
+    """Run wrong variants beside the reference through a workload until all have failed."""
     paths = list(dict.fromkeys(each.path for each in wrong))
     kind = driver_of(suite).trial or PlainTrial
     with running(suite, "the reference or its driver"):
@@ -103,7 +103,7 @@ def _play(
     for index in range(trial.num_steps):
         with running(suite, "the reference or its driver"):
             expected = trial.expect(index)
-            # What the driver raises for the reference, it raises for every variant.
+            # An error that the driver raises for the reference, it raises for every variant.
             for each in right:
                 each.step(trial, index, expected)
         for each in wrong:
@@ -113,7 +113,10 @@ def _play(
 
 
 def _rng_of(seed: int) -> np.random.Generator:
-    """Return a generator of its own; by the seed alone, a suite may have made the very contents."""
+    """Return a generator that differs from a suite's own generator for the same seed.
+
+    With the bare seed, `varied` might draw the contents that the workload has already.
+    """
     return np.random.default_rng((seed, 1))
 
 
@@ -122,12 +125,12 @@ def _unguarded(*_owners: object) -> AbstractContextManager[None]:
 
 
 class _Right:
-    """The reference as a variant of itself, for what the driver raises.
+    """The reference as a variant of itself, to find errors that the driver raises.
 
     Args:
         suite: the suite.
-        path: of the operations that are called.
-        reference: its class.
+        path: the path of the operations to call.
+        reference: class of the reference.
     """
 
     def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
@@ -138,18 +141,18 @@ class _Right:
         self._variant = reference
 
     def begin(self, trial: Trial) -> None:
-        """Set it up."""
+        """Set up the variant."""
         self._subject = trial.begin(self._variant, _unguarded)
 
     def step(self, trial: Trial, index: int, expected: Any) -> None:
-        """Put it through a step, unless it has failed."""
+        """Run a step, and record a mismatch as a failure."""
         try:
             trial.step(self._subject, self.path, index, expected, self.through(index), _unguarded)
         except MismatchError:
             self.failed = True
 
     def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
-        """Return what makes the calls of a step; here plainly, and returns what it must."""
+        """Return a wrapper for the calls of a step: it calls plainly, and returns `wanted`."""
 
         def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
             result = call()
@@ -159,11 +162,14 @@ class _Right:
 
     @property
     def driver(self) -> Driver | None:
-        """Its driver, where the trial is the common one."""
+        """Return the subject's driver; `None` if the suite's own trial keeps none."""
         return getattr(self._subject, "driver", None)
 
     def wanted(self, operation: Operation, index: int, result: object) -> object:
-        """Return what the driver says that a call must return: a wrong variant knows that, too."""
+        """Return the views that the driver requires of a call; `result` if it requires none.
+
+        A wrong variant may return the right views, too.
+        """
         if self.driver is None or not isinstance(self.driver, Driver):
             return result
         views = self.driver.results(operation, self._subject.inputs[index])
@@ -176,8 +182,8 @@ class _Wrong(_Right):
     """A variant that has to fail.
 
     Attributes:
-        failed: it has failed on some workload.
-        passed: it has gone through a whole step in which it was wrong.
+        failed: whether it has failed on some workload.
+        passed: whether a step passed although its results were wrong.
     """
 
     what = ""
@@ -197,14 +203,14 @@ class _Wrong(_Right):
             self.failed = self._fails(lambda: self.played(trial, index, expected))
 
     def played(self, trial: Trial, index: int, expected: Any) -> None:
-        """Put it through a step."""
+        """Run a step; `passed` is set if the check finds no fault."""
         through = self.through(index)
         trial.step(self._subject, self.path, index, expected, through, _unguarded)
         self.passed = True
 
     @staticmethod
     def _fails(action: Callable[[], None]) -> bool:
-        """Say whether a check finds fault with it: a variant that raises has failed, too."""
+        """Return whether an action raises; any error of a variant counts as a failed check."""
         try:
             action()
         except BtBenchError:
@@ -216,20 +222,20 @@ class _Wrong(_Right):
         return False
 
     def refusal(self) -> str:
-        """Say what is wrong with the suite."""
+        """Return the message that refuses the suite."""
         calls = "+".join(self.path)
         return (
             f"{self.blamed()}: its check cannot fail: a variant {self.what} passes, calls {calls}"
         )
 
     def blamed(self) -> str:
-        """Name the file and line that must be to blame."""
+        """Return the file and line most likely to blame."""
         driver = driver_of(self._suite)
         return line_of(self._suite, driver.trial or driver.outputs, driver)
 
 
 class _Idle(_Wrong):
-    """A variant whose calls do nothing; what sets it up and stages steps does what it should."""
+    """A variant whose calls do nothing; set-up and staging work."""
 
     what = "that does nothing"
 
@@ -244,7 +250,7 @@ class _Idle(_Wrong):
         """See the base class."""
 
         def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
-            if operation not in self.path:  # staging, of which nothing is asked here
+            if operation not in self.path:  # staging has to work
                 return call()
             self._asked = self._switch.is_off = True
             try:
@@ -256,7 +262,7 @@ class _Idle(_Wrong):
         return make
 
     def blamed(self) -> str:
-        """See the base class: a driver that calls nothing of the variant has the fault itself."""
+        """See the base class: a driver that never calls the variant is itself to blame."""
         driver = driver_of(self._suite)
         if self._switch.skipped or not self._asked:
             return super().blamed()
@@ -273,14 +279,14 @@ class _Idle(_Wrong):
 
 
 class _Stale(_Wrong):
-    """A variant whose calls leave the results of the step before, wherever they write."""
+    """A variant whose calls leave the previous step's results, wherever they write."""
 
     what = "that returns the results of the step before"
 
     def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
         super().__init__(suite, path, reference)
         self._last: Mapping[int, torch.Tensor] = {}  # results of the step before
-        self._given: Mapping[int, torch.Tensor] | None = None  # what this step has found there
+        self._given: Mapping[int, torch.Tensor] | None = None  # contents there before this step
         self._of_step: Any = None  # the variant's object
         self._returned: dict[str, object] = {}  # by operation, in the step before
         self._is_stale = False  # in this step
@@ -294,7 +300,7 @@ class _Stale(_Wrong):
         """See the base class."""
         passed, self._given, self._is_stale = self.passed, None, False
         super().played(trial, index, expected)
-        # In the first step, and in one without work, there is nothing that could be stale.
+        # The first step, and a step without work, have no results that could be stale.
         self.passed = passed or self._is_stale
         self._last = self._copies(self._of_step)
 
@@ -310,7 +316,7 @@ class _Stale(_Wrong):
                 self._spoil(variant)
             if self._is_stale or isinstance(self.driver, Driver):
                 return self.wanted(operation, index, result)
-            # Of a suite's own trial, results need not be in tensors of the variant.
+            # With a suite's own trial, results need not be in tensors of the variant.
             last = self._returned.get(operation)
             self._returned[operation] = _copy_of(result)
             self._is_stale = last is not None
@@ -319,7 +325,7 @@ class _Stale(_Wrong):
         return make
 
     def _spoil(self, variant: Any) -> None:
-        """Put the last results in place of new ones, and leave alone what no call has written."""
+        """Replace new results by the last ones; leave elements alone that no call has written."""
         given = self._given or {}
         with torch.no_grad():
             for number, tensor in self._results(variant).items():
@@ -331,26 +337,26 @@ class _Stale(_Wrong):
         return {number: each.clone() for number, each in self._results(variant).items()}
 
     def _results(self, variant: Any) -> Mapping[int, torch.Tensor]:
-        """Return what a step writes: what the driver names, or else all that the variant has."""
+        """Return a step's results: the driver's outputs or state, or else all of its tensors."""
         if isinstance(self.driver, Driver):
             found = list((self.driver.outputs() or self.driver.state()).values())
         else:
-            # One that is expanded has several elements at one place, and cannot be written to.
+            # An expanded tensor has several elements at one address, and cannot be written to.
             found = [each for each in tensors_of(variant) if 0 not in each.stride()]
         return dict(enumerate(found))
 
 
 def _copy_of(result: object) -> object | None:
-    """Copy what a call returned; `None` if that cannot be copied."""
+    """Copy a call's result; return `None` if it cannot be copied."""
     try:
         return deepcopy(result)
-    except Exception:  # whatever a class of others raises
+    except Exception:  # a user's class may raise anything
         return None
 
 
 @dataclass
 class _Switch:
-    """Whether the methods of a variant do nothing, and how many calls of them did nothing."""
+    """A switch that turns a variant's methods off, and a count of the calls that it skipped."""
 
     is_off: bool = False
     skipped: int = 0
@@ -359,7 +365,8 @@ class _Switch:
 def _with_switch(reference: type[Any], methods: set[str], switch: _Switch) -> type[Any]:
     """Derive a class whose methods can be switched off.
 
-    All that a call may be made of is: a driver may well call others than those of operations.
+    All methods can be, not only `methods`: a driver may call others as well. Of the special
+    methods (`__…__`), only those in `methods` can.
     """
 
     def switched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -383,7 +390,7 @@ def _with_switch(reference: type[Any], methods: set[str], switch: _Switch) -> ty
             elif isinstance(value, FunctionType):
                 members[name] = switched(value)
             elif callable(value) and name in methods:
-                members[name] = staticmethod(switched(value))  # as an object without `__get__`
+                members[name] = staticmethod(switched(value))  # it has no `__get__` to bind it
             else:
-                members.pop(name, None)  # such as a property, in place of what a base class has
+                members.pop(name, None)  # such as a property that overrides a base class's method
     return type(reference.__name__, (reference,), members)

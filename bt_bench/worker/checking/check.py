@@ -1,4 +1,4 @@
-"""Runs variants and reference side by side: fresh inputs, poisoned outputs, every step compared."""
+"""Checks of variants beside the reference: fresh inputs, poisoned outputs, every step compared."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def check(
     title: str = "check",
     on_round: OnRound = untold,
 ) -> CheckOutcomes:
-    """Runs variants and reference side by side through a workload, and compares every step.
+    """Run variants beside the reference through a workload, and compare every step.
 
-    Each round has other contents than the last one; what is compared is the matter of the suite's
-    trial. A variant that lacks a feature of the workload is not run, and that is its outcome.
+    Each round has new contents. The suite's trial defines the comparison. A variant that lacks a
+    feature of the workload is not run; its outcome reports the missing feature.
 
     Args:
-        variants: class by name.
-        workload: what to run.
-        operations: those that will be timed; each is checked through the calls it is timed in.
-        device: where the variants run; the reference runs on the CPU.
-        rounds: replays of the window, each with other contents.
+        variants: classes by name.
+        workload: the workload to run.
+        operations: the operations to be timed; each is checked through the calls it is timed in.
+        device: the variants' device; the reference runs on the CPU.
+        rounds: replays of the window, each with new contents.
         seed: for contents, garbage and poison.
-        title: what messages call the workload.
-        on_round: is told how far it is.
+        title: the workload's name in messages.
+        on_round: called with the progress.
 
     Returns:
         An outcome for each variant and operation.
 
     Raises:
-        ArmFailedError: when a variant has run out of memory or has taken the device with it; the
-            others have to be checked without it, in a fresh process.
+        ArmFailedError: if a variant ran out of memory or broke the device. Check the others
+            without it, in a fresh process.
     """
     suite = suite_of(workload)
     reasons = {
@@ -87,7 +87,7 @@ def check(
 
 
 Spoil = Callable[[object], None]
-"""Overwrites what a call returned, so that only a call that does all of its work is right again."""
+"""Overwrites a call's result; the next call is right only if it does all of its work."""
 
 
 def verify_timed(
@@ -101,28 +101,28 @@ def verify_timed(
     through: Callable[[Arm, Spoil], Through] | None = None,
     tell: Callable[[], object] | None = None,
 ) -> dict[str, Reason]:
-    """Compares arms that are being timed, on other contents in the tensors that are timed.
+    """Check arms that are being timed, with other contents in the very tensors that are timed.
 
-    A variant may be right at first and then reuse what it remembers, be corrupted by a replay, or
-    do less while it is timed. If an arm is wrong, its times are those of something else. Contents
-    are drawn from the system's entropy, so that no variant can know them.
+    A variant may be right at first and later reuse a remembered result, be corrupted by a replay,
+    or do less while it is timed. The times of a wrong arm mean nothing. Contents are drawn from
+    the system's entropy; no variant can predict them.
 
     Args:
-        arms: each in any state; several may have one name.
+        arms: the arms, each in any state; several may share a name.
         steps: the inputs that are timed.
-        workload: what they were made of.
-        operation: what is timed.
-        device: where the arms are.
-        where: the beginning of messages about an arm.
-        through: gives what makes the calls of an arm as they are timed, and may spoil what a call
-            has returned before it makes it again; by default they are made plainly.
-        tell: is called after each step of each arm.
+        workload: the workload that the inputs were made from.
+        operation: the operation that is timed.
+        device: the arms' device.
+        where: returns the beginning of messages about an arm.
+        through: returns a wrapper that makes an arm's calls as they are timed; the wrapper may
+            spoil a call's result and repeat the call. By default, calls are made plainly.
+        tell: called after each step of each arm.
 
     Returns:
-        The reason for each arm that fails.
+        The reason for each arm that fails, by name.
 
     Raises:
-        ArmFailedError: as `check`.
+        ArmFailedError: see `check`.
     """
     suite = suite_of(workload)
     with running(suite, "driver"):

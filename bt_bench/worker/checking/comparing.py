@@ -1,4 +1,4 @@
-"""Compares tensors of a variant with those of the reference, whole."""
+"""Comparisons of a variant's whole tensors with the reference's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bt_bench.worker.checking.alike import in_common
 def compare_exactly(
     name: str, found: torch.Tensor | None, wanted: torch.Tensor, poison: int | None = None
 ) -> None:
-    """Compares every element of two tensors of integers by value, whatever their widths.
+    """Compare every element of two integer tensors by value; their widths may differ.
 
     Args:
-        name: of the tensor, for messages.
-        found: the variant's.
-        wanted: the reference's.
-        poison: what elements hold that were never written.
+        name: name of the tensor, for messages.
+        found: the variant's tensor.
+        wanted: the reference's tensor.
+        poison: the value of elements that were never written.
 
     Raises:
-        MismatchError: naming the first element that differs.
+        MismatchError: names the first element that differs.
     """
     compare_shape(name, found, wanted)
     assert found is not None
@@ -36,10 +36,10 @@ def compare_exactly(
 
 
 def compare_shape(name: str, found: torch.Tensor | None, wanted: torch.Tensor) -> None:
-    """Compares shapes.
+    """Compare shapes.
 
     Raises:
-        MismatchError: if they differ, or there is nothing.
+        MismatchError: if they differ, or `found` is `None`.
     """
     if found is None or found.shape != wanted.shape:
         shape = None if found is None else tuple(found.shape)
@@ -54,7 +54,7 @@ def describe(
     poison: float | None,
     within: str = "",
 ) -> str:
-    """The first of the elements that differ, what it is, and how many there are."""
+    """Describe a mismatch: the first element that differs, its values, and the count."""
     where = tuple(int(i) for i in different.nonzero()[0])
     value, right = found[where].item(), wanted[where].item()
     note = ""
@@ -67,7 +67,7 @@ def describe(
     place = ", ".join(map(str, where))
     alike = ""
     if not note and not found.dtype.is_floating_point:
-        there = different.cpu()  # results may lie elsewhere than what they are compared with
+        there = different.cpu()  # the two tensors may be on different devices
         alike = in_common(found.cpu()[there].numpy(), wanted.cpu()[there].numpy())
     return (
         f"{name}[{place}] is {value}, expected {right}{within}{note}; "
@@ -80,10 +80,10 @@ def _is_poison(value: float, poison: float | None) -> bool:
 
 
 def compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
-    """Checks that a result is a view of the buffer that it must be written to.
+    """Check that a result is a view of the buffer that the call must write to.
 
     Raises:
-        MismatchError: if it is something else, or has another shape or dtype.
+        MismatchError: if it is no such view, or its shape or dtype differs.
     """
     if not isinstance(view, torch.Tensor):
         raise MismatchError(f"{name} is {kind_of(view)}; expected a tensor")
@@ -97,7 +97,7 @@ def compare_view(name: str, view: Any, wanted: torch.Tensor) -> None:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in a word or two."""
+    """Describe a value by its type, or by its length if it is a tuple or list."""
     if isinstance(value, (tuple, list)):
         return f"{len(value)} values"
     return "None" if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""Graphs of interpreted kernels: what a captured call launches is launched again by a replay."""
+"""Graphs of interpreted kernels: a replay repeats the launches of a captured call."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bt_bench.worker.machine.torch_operations import TorchOperations
 
 
 class InterpretedGraph:
-    """Stands for a CUDA graph where kernels are interpreted.
+    """A stand-in for a CUDA graph under Triton's interpreter.
 
-    As in a graph, arguments of a launch are those of the capture: numbers and addresses stay, and
-    contents of tensors are read anew by each replay.
+    As in a CUDA graph, a replay launches with the captured arguments: numbers and addresses are
+    fixed, and each replay reads the contents of tensors anew.
 
     Attributes:
-        is_whole: whether launches are all that was captured. Where torch computed something
-            meanwhile, which a CUDA graph would repeat, or a thread was started, in which it could,
-            replays would leave that out.
+        is_whole: whether the captured block did nothing but launch. If torch computed something
+            (a CUDA graph would repeat it), or a thread was started (torch may have computed in it),
+            a replay is incomplete.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class InterpretedGraph:
 
     @contextmanager
     def capture(self) -> Iterator[None]:
-        """Records what is launched in the `with` block, while it is launched."""
+        """Record the launches in the `with` block; they are also made."""
         from triton.runtime.interpreter import InterpretedFunction
 
         run = InterpretedFunction.run
@@ -36,7 +36,7 @@ class InterpretedGraph:
 
         def recorded_run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             self._launches.append((kernel, args, kwargs))
-            computations.paused += 1  # it is the interpreter that computes
+            computations.paused += 1  # the interpreter itself computes with torch
             try:
                 return run(kernel, *args, **kwargs)
             finally:
@@ -46,7 +46,7 @@ class InterpretedGraph:
         start = threads.start
 
         def noted_start(thread: threading.Thread) -> None:
-            self.is_whole = False  # torch tells what one thread computes
+            self.is_whole = False  # torch's operations are seen in this thread only
             start(thread)
 
         InterpretedFunction.run, threads.start = recorded_run, noted_start
@@ -57,7 +57,7 @@ class InterpretedGraph:
             InterpretedFunction.run, threads.start = run, start
 
     def replay(self) -> None:
-        """Makes the launches once more, in their order."""
+        """Repeat the launches in order."""
         for kernel, args, kwargs in self._launches:
             kernel.run(*args, **kwargs)
 

@@ -1,9 +1,9 @@
-"""Finds out-of-bounds accesses and races of kernels under Triton's interpreter.
+"""A guard against out-of-bounds accesses and races of kernels under Triton's interpreter.
 
 On the CPU a pointer is a plain address: a kernel that writes past a tensor can abort the process,
 or spoil another tensor without a trace. While the guard is on, every address that an interpreted
 kernel loads from or stores to must lie in a tensor that belongs to the variant or was passed to
-the launch, and no program of a launch may touch what another of it writes.
+the launch. No program of a launch may access an element that another program of it writes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bt_bench.results import ReasonCode
 from bt_bench.worker.checking.races import Access, Accesses, Int64Array, Race
 from bt_bench.worker.tasks.failures import MemoryFaultError
 
-_DEPTH = 4  # how far tensors are looked for inside of a variant's attributes
-# What holds no tensors.
+_DEPTH = 4  # levels of attributes and mappings to search for tensors
+# Types that hold no tensors.
 _LEAVES = (str, bytes, int, float, np.ndarray, type)
 # Atomic operations of the interpreter, some missing in some versions, with the positions of the
 # arguments for pointers and mask.
@@ -41,21 +41,21 @@ class OutOfBoundsError(MemoryFaultError):
 
 
 class RaceError(MemoryFaultError):
-    """Two programs of one launch touch the same element, and one at least writes it."""
+    """Two programs of one launch access the same element, and at least one writes it."""
 
     code = ReasonCode.RACE
 
 
 @contextmanager
 def guarded_memory(*owners: object) -> Iterator[None]:
-    """Checks every access of the kernels that are interpreted in the `with` block.
+    """Check every access of kernels that are interpreted in the `with` block.
 
     Args:
         owners: objects whose tensors, also in attributes and containers, may be accessed.
 
     Raises:
-        OutOfBoundsError: on the first access outside, before it is made.
-        RaceError: after the first launch in which a program touches what another writes.
+        OutOfBoundsError: on the first access outside those tensors, before it is made.
+        RaceError: after the first launch that has a race.
     """
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
@@ -98,7 +98,7 @@ def guarded_memory(*owners: object) -> Iterator[None]:
 
 
 def _guarded_atomic(guard: _Guard, name: str, atomic: Any) -> Any:
-    """An atomic operation of the interpreter, guarded."""
+    """Wrap an atomic operation of the interpreter in a check."""
     pointers_at, mask_at = _ATOMICS[name]
 
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +111,7 @@ def _guarded_atomic(guard: _Guard, name: str, atomic: Any) -> Any:
 
 
 class _Guard:
-    """The memory that may be accessed, as sorted intervals of addresses, and what was accessed."""
+    """The memory that may be accessed, as sorted intervals of addresses, and the accesses made."""
 
     def __init__(self, owners: tuple[object, ...]) -> None:
         self._owners = owners
@@ -127,7 +127,7 @@ class _Guard:
         self._error: OutOfBoundsError | None = None
 
     def enter(self, kernel: str, arguments: Mapping[str, object]) -> None:
-        """Begins a launch; the owners' tensors may have changed since the last one."""
+        """Begin a launch; read the owners' tensors anew, as they may have changed."""
         self._kernel = kernel
         self._arguments = arguments
         self._accesses.clear()
@@ -138,17 +138,21 @@ class _Guard:
         self._listed_starts, self._listed_ends = self._starts.tolist(), self._ends.tolist()
 
     def leave(self) -> None:
-        """Ends a launch.
+        """End a launch.
 
         Raises:
-            RaceError: when two of its programs raced.
+            RaceError: if two of its programs raced.
         """
         race = self._accesses.race()
         if race is not None:
             raise RaceError(self._describe(race))
 
     def check(self, access: Access, pointers: Any, mask: Any, builder: Any) -> None:
-        """Checks the addresses of one operation that the mask lets through, and notes them."""
+        """Check and record the addresses of one operation that its mask selects.
+
+        Raises:
+            OutOfBoundsError: for an element outside the memory that may be accessed.
+        """
         if self._paused:
             return
         addresses = np.asarray(pointers.data).reshape(-1).view(np.int64)
@@ -177,12 +181,12 @@ class _Guard:
         self._note(access, builder, size, addresses)
 
     def _has(self, address: int, size: int) -> bool:
-        """Tell whether an element lies in a tensor; of a single one NumPy takes longer to."""
+        """Return whether one element lies in a tensor; for a single one, NumPy is slower."""
         place = bisect_right(self._listed_starts, address) - 1
         return place >= 0 and address + size <= self._listed_ends[place]
 
     def _note(self, access: Access, builder: Any, size: int, addresses: Int64Array) -> None:
-        """Notes what the program that is under way touches."""
+        """Record the addresses that the running program accesses."""
         x, y, z = builder.grid_idx
         self._grid = builder.grid_dim
         program = (int(x) * self._grid[1] + int(y)) * self._grid[2] + int(z)
@@ -190,7 +194,7 @@ class _Guard:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Suspends checks within an operation that was already checked as a whole."""
+        """Suspend checks within an operation that was already checked as a whole."""
         self._paused = True
         try:
             yield
@@ -198,12 +202,12 @@ class _Guard:
             self._paused = False
 
     def reraise(self) -> None:
-        """Raises the guard's own error, which the interpreter wraps in one of its own."""
+        """Raise the guard's own error, which the interpreter has wrapped in one of its own."""
         if self._error is not None:
             raise self._error
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """All tensors that may be accessed, by name: an owner's attribute, or a parameter."""
+        """Yield all tensors that may be accessed, each with its attribute or parameter name."""
         for owner in self._owners:
             yield from _tensors_in("", owner, _DEPTH)
         for name, argument in self._arguments.items():
@@ -220,7 +224,10 @@ class _Guard:
         return tuple(int(index) for index in np.unravel_index(number, self._grid))
 
     def _element_at(self, address: int) -> str:
-        """`out[1, 5]`: the element at an address, of the first tensor that has it."""
+        """Return the element at an address as `out[1, 5]`, in the first tensor that holds it.
+
+        Non-contiguous tensors are skipped; without a tensor, the bare address is returned.
+        """
         for name, tensor in self._tensors():
             start, end = _span(tensor)
             if start <= address < end and tensor.is_contiguous():
@@ -236,7 +243,7 @@ def tensors_of(owner: object) -> Iterator[torch.Tensor]:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """First address of a tensor, and the one after its last."""
+    """Return the first address of a tensor, and the first one past its end."""
     if tensor.is_contiguous():
         elements = tensor.numel()
     else:
@@ -246,7 +253,7 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _tensors_in(name: str, value: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors in a value, in its items and in its attributes, each with its path."""
+    """Yield the tensors in a value, its items and its attributes, each with its path."""
     if isinstance(value, torch.Tensor):
         yield name, value
     elif depth == 0 or isinstance(value, _LEAVES):
@@ -256,7 +263,7 @@ def _tensors_in(name: str, value: object, depth: int) -> Iterator[tuple[str, tor
             yield from _tensors_in(f"{name}[{key!r}]", item, depth - 1)
     elif isinstance(value, (list, tuple, set)):
         for index, item in enumerate(value):
-            # Depth counts attributes only, not containers. Lists of block ids are long.
+            # Sequences add no depth. Leaves are skipped here: lists of block ids are long.
             if not isinstance(item, _LEAVES):
                 yield from _tensors_in(f"{name}[{index}]", item, depth)
     elif hasattr(value, "__dict__"):

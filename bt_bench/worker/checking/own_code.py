@@ -1,4 +1,4 @@
-"""The code that a variant is written in: its files, and the numbers in them."""
+"""A variant's own code: its files, and the numbers in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from bt_bench.protocol import Suite
 
 _STANDARD = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
-LARGEST = 2**20  # numbers above it are limits of types, at which no size can be
+LARGEST = 2**20  # larger numbers are limits of types, too large to try as sizes
 _FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -25,10 +25,11 @@ _FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
-    """Return the files that a variant is written in, with what they import of the same code.
+    """Return the files of a variant's own code, including those that they import.
 
-    These are its own files, or those of the suite's package if it is shipped. They are found as
-    code and imports name them: modules need not be among those of the process any more.
+    A shipped variant's files are those of the suite's package; any other variant's files lie
+    outside of it. They are found by the paths in code objects and by import statements, not in
+    `sys.modules`: modules may have been removed from there.
     """
     files = {
         Path(code.co_filename)
@@ -52,7 +53,7 @@ def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Tell whether a file holds Python; one that nothing imports need not."""
+    """Return whether a file parses as Python; a file that is never imported need not."""
     try:
         ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
@@ -61,14 +62,14 @@ def _is_readable(path: Path) -> bool:
 
 
 def _function(attribute: Any) -> Any:
-    """The function in a method, a property or a class method."""
+    """Return the function in a property, class method or static method."""
     for name in ("fget", "__func__"):
         attribute = getattr(attribute, name, None) or attribute
     return attribute
 
 
 def _is_installed(path: Path) -> bool:
-    """Tell whether a file is of Python or was installed: no code that anybody works on."""
+    """Return whether a file is installed or of the standard library: not under development."""
     installed = {"site-packages", "dist-packages"} & set(path.parts)
     return bool(installed) or any(path.is_relative_to(folder) for folder in _STANDARD)
 
@@ -78,7 +79,7 @@ def _is_in(path: Path, package: str) -> bool:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """The files that a file imports, where its own package has them, or another folder."""
+    """Yield the files that a file imports, from its own tree or another one under development."""
     root = path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -92,7 +93,10 @@ def _imported(path: Path) -> Iterator[Path]:
 
 
 def _names_imported(path: Path) -> Iterator[tuple[str, int]]:
-    """Modules, and what is taken from them, which may be modules too; with the dots before them."""
+    """Yield imported names with their number of leading dots.
+
+    Names taken from a module are among them, since they may be modules too.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
@@ -104,7 +108,7 @@ def _names_imported(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _modules(folder: Path | None, parts: list[str]) -> Iterator[Path]:
-    """The files of a module below a folder, those of the packages around it first."""
+    """Yield the files of a module below a folder, after those of the packages around it."""
     if folder is None:
         return
     for depth in range(len(parts) + 1):
@@ -115,7 +119,7 @@ def _modules(folder: Path | None, parts: list[str]) -> Iterator[Path]:
 
 
 def _folder_of(name: str) -> Path | None:
-    """The folder in which a module or a package of that name lies, if it is anybody's own."""
+    """Return the folder that holds a top-level module or package; `None` if it is installed."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -129,7 +133,7 @@ def _folder_of(name: str) -> Path | None:
 
 
 def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
-    """Return the numbers in the files that a variant is written in, the smallest first."""
+    """Return the numbers in a variant's own files, in ascending order; see `numbers_in`."""
     names = _names_of(variant)
     found: set[int] = set()
     texts = {path: path.read_text(encoding="utf-8") for path in files_of(suite, variant)}
@@ -142,7 +146,7 @@ def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
 
 
 def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
-    """Numbers that have names in the modules of a class, also those imported, by file."""
+    """Return the named integers in the modules of a class, also imported ones, by file."""
     found: dict[str, dict[str, int]] = {}
     for kind in variant.__mro__:
         for attribute in vars(kind).values():
@@ -157,7 +161,7 @@ def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
 
 
 def _constants(text: str) -> dict[str, int]:
-    """The numbers that a module gives names to at its top, those of `tl.constexpr` too."""
+    """Return the named integers at a module's top level, including `tl.constexpr` ones."""
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -175,14 +179,14 @@ def _constants(text: str) -> dict[str, int]:
 
 
 def numbers_in(text: str, names: Mapping[str, int]) -> set[int]:
-    """Whole numbers from 3 up in Python code, with products, powers and shifts worked out.
+    """Return the integers from 3 to `LARGEST` in Python code, also results of folded arithmetic.
 
     Args:
         text: the code.
-        names: of numbers that it may use.
+        names: values of named integers that it may use.
     """
     nodes = list(ast.walk(ast.parse(text)))
-    # By how many bits something is shifted is no size.
+    # A number of bits to shift by is no size.
     bits = {
         id(node.right)
         for node in nodes

@@ -1,8 +1,8 @@
-"""Scenarios of any suite: its conformance workloads, begun anew, interleaved, with calls repeated.
+"""Scenarios for any suite: its conformance workloads, rewound, interleaved, with calls repeated.
 
-What a scenario may do is what `Driver` promises of every suite: steps come in order, each through
-the calls of one path, until `rewind`; another instance may be at another step meanwhile; and a call
-may be made again on its step. Nothing here loads torch.
+Scenarios use only properties that `Driver` guarantees for every suite. Steps come in order until
+`rewind`, each through the calls of one path. Other instances may be at other steps meanwhile. A
+call may be repeated on its step. Nothing here loads torch.
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ from bt_bench.worker.checking.plain_scenarios import Action, Instance, Rewind, S
 if TYPE_CHECKING:
     from bt_bench.worker.checking.plain_player import PlainPlayer
 
-GARBAGE = -1000  # what the simplest scenarios fill outputs with
-_EDGES = (0, -1, 1, 7, 2**31 - 1, -(2**31))  # where nothing was written, these look like results
-_MOST_ACTIONS = {False: 16, True: 96}  # by whether the scenario is a deep one
-_SHARES = (0.45, 0.35, 0.15, 0.05)  # of scenarios with one workload or instance, two, and so on
+GARBAGE = -1000  # the simplest scenarios fill outputs with it
+_EDGES = (0, -1, 1, 7, 2**31 - 1, -(2**31))  # fills that look like results
+_MOST_ACTIONS = {False: 16, True: 96}  # by `Source.deep`
+_SHARES = (0.45, 0.35, 0.15, 0.05)  # probabilities of one instance, two, three and four
 
 
 def explorer_of(suite: Suite) -> Explorer:
-    """The suite's own explorer, or else the one that serves any suite."""
+    """Return the suite's own explorer, or else the one for any suite.
+
+    If the suite runs in another process, return an explorer that calls that process.
+    """
     ref = ref_of_value(suite)
     if not runs_here(ref):
         return HostedExplorer(ref)
@@ -54,7 +57,7 @@ def explorer_of(suite: Suite) -> Explorer:
 
 
 class HostedExplorer(Explorer):
-    """Makes scenarios where the suite runs, and passes them on without a look at them.
+    """An explorer that forwards to the suite's process, and passes scenarios on unopened.
 
     Args:
         ref: the suite.
@@ -81,7 +84,7 @@ class HostedExplorer(Explorer):
 
     def smaller(self, scenario: Any) -> Iterator[Sealed]:
         """See the base class."""
-        given: Sealed | None = scenario  # and from there on
+        given: Sealed | None = scenario  # `None` continues with the same one
         while (found := at_suite(self._ref, _ask_for_smaller, self._ref, given)) is not None:
             given = None
             yield found
@@ -91,7 +94,7 @@ class HostedExplorer(Explorer):
         return at_suite(self._ref, _ask_until, self._ref, scenario, place)
 
     def player(self) -> NoReturn:
-        """Refuse: a player runs code of variants."""
+        """Refuse: a player runs variants' code, which must not run in this process."""
         raise TypeError(f"scenarios of {self._ref.folder} are not played in this process")
 
 
@@ -126,7 +129,10 @@ _smaller: Iterator[Any] = iter(())
 
 
 def _ask_for_smaller(ref: SuiteRef, scenario: Any | None) -> Sealed | None:
-    """The next smaller scenario: of another one than before, if one is given."""
+    """Return the next smaller scenario, or `None` at the end.
+
+    A `scenario` starts a new sequence; `None` continues the last one.
+    """
     global _smaller
     suite = load_suite(ref)
     with running(suite, "smaller of the explorer"):
@@ -143,10 +149,10 @@ def _explorer_here(ref: SuiteRef) -> Explorer:
 
 
 def _sealed(suite: Suite, scenario: Any) -> Sealed:
-    """A scenario as both processes are sent it, so that they need not make the same one."""
+    """Pickle a scenario: both processes get the same bytes, and neither has to make it again."""
     try:
         return Sealed(pickle.dumps(scenario))
-    except Exception as error:  # whatever a class of the suite raises
+    except Exception as error:  # a suite's class may raise anything
         raise UsageError(
             f"{place_of(suite)}: a scenario cannot be pickled, which exploring needs: "
             f"{type(error).__name__}: {error}"
@@ -154,10 +160,10 @@ def _sealed(suite: Suite, scenario: Any) -> Sealed:
 
 
 class PlainExplorer(Explorer):
-    """See the base class.
+    """An explorer for any suite. See the base class.
 
     Args:
-        suite: whose conformance workloads the scenarios are made of.
+        suite: the suite; scenarios are made from its conformance workloads.
     """
 
     def __init__(self, suite: Suite) -> None:
@@ -176,7 +182,7 @@ class PlainExplorer(Explorer):
         return _Maker(self._suite, workloads, source).make()
 
     def abilities(self, variant: type[Any]) -> frozenset[str]:
-        """See the base class: here the workloads of which a variant leaves a part undefined."""
+        """See the base class: a name for each workload that a variant leaves partly undefined."""
         driver = driver_of(self._suite)
         return frozenset(
             _undefined(name)
@@ -224,7 +230,7 @@ class PlainExplorer(Explorer):
         return PlainPlayer(self._suite)
 
     def _workloads(self, seed: int) -> Mapping[str, Workload]:
-        """The conformance workloads that have a step."""
+        """Return the conformance workloads that have a step."""
         if seed not in self._conformance:
             with running(self._suite, "conformance"):
                 found = dict(self._suite.conformance(seed))
@@ -237,10 +243,10 @@ class PlainExplorer(Explorer):
         return self._conformance[seed]
 
     def _check_pickles(self, name: str, workload: Workload) -> None:
-        """Both processes are sent the contents, so that they need not make the same ones."""
+        """Refuse a workload that cannot be pickled: its contents are sent to both processes."""
         try:
             pickle.dumps(workload)
-        except Exception as error:  # whatever a class of the suite raises
+        except Exception as error:  # a suite's class may raise anything
             raise UsageError(
                 f"{place_of(self._suite)}: the conformance workload {name!r} cannot be pickled, "
                 f"which exploring needs: {type(error).__name__}: {error}"
@@ -248,12 +254,12 @@ class PlainExplorer(Explorer):
 
 
 def _undefined(name: str) -> str:
-    """Stands among the features of a variant that leaves something on a workload undefined."""
+    """Return the pseudo-feature of variants that leave part of a workload undefined."""
     return f"undefined on {name}"
 
 
 class _Maker:
-    """Makes one scenario."""
+    """A maker of one scenario."""
 
     def __init__(self, suite: Suite, workloads: Mapping[str, Workload], source: Source) -> None:
         self._workloads = workloads
@@ -272,7 +278,10 @@ class _Maker:
         return Scenario(names, workloads, instances, tuple(actions))
 
     def _names(self) -> tuple[str, ...]:
-        """Often the same one with other contents: what is remembered by sizes is wrong then."""
+        """Pick one to three workloads, often one of them again.
+
+        The same workload with other contents exposes results that a variant remembers by size.
+        """
         count = 1 + int(self._rng.choice(3, p=(0.5, 0.35, 0.15)))
         found = [self._pick(list(self._workloads))]
         while len(found) < count:
@@ -293,8 +302,8 @@ class _Maker:
         )
 
     def _actions(self, num_steps: Sequence[int]) -> Iterator[Action]:
-        places: dict[int, int] = {}  # of the next step of each instance
-        spoilt: set[int] = set()  # whose outputs have been filled, and not rewound since
+        places: dict[int, int] = {}  # the next step of each instance
+        spoilt: set[int] = set()  # instances with outputs filled since their last rewind
         current = 0
         for _ in range(2 + self._below(self._most)):
             if self._below(2):
@@ -322,7 +331,10 @@ class _Maker:
 
 
 def is_legal(scenario: Scenario) -> bool:
-    """Whether no instance goes past its last step, and outputs are filled where they must be."""
+    """Return whether no instance goes past its last step, and outputs are filled where needed.
+
+    The outputs must be filled at an instance's first step, and at the first after a rewind.
+    """
     places: dict[int, int] = {}
     for action in scenario.actions:
         workload = scenario.workloads[scenario.instances[action.instance].workload]
@@ -330,7 +342,7 @@ def is_legal(scenario: Scenario) -> bool:
         if isinstance(action, Rewind):
             places[action.instance] = 0
             continue
-        # What outputs hold at first and after a rewind is nobody's business.
+        # Contents of outputs are undefined at first and after a rewind.
         if place == len(workload.steps) or (place == 0 and action.fill is None):
             return False
         places[action.instance] = place + 1
@@ -375,7 +387,7 @@ def _simpler_steps(action: Action) -> Iterator[Step]:
 
 
 def _lines(scenario: Scenario) -> Iterator[str]:
-    """Instances that are used, and then what they do."""
+    """Yield lines that describe the used instances, and then their actions."""
     used = sorted({action.instance for action in scenario.actions})
     contents = sorted({scenario.instances[at].workload for at in used})
     paths = {at: scenario.instances[at].path for at in used}
@@ -403,5 +415,5 @@ def _lines(scenario: Scenario) -> Iterator[str]:
 
 
 def _name(scenario: Scenario, instance: int) -> str:
-    """What lines, and names of contents, of an instance begin with."""
+    """Return the prefix of an instance's lines; empty if the scenario has only one."""
     return f"instance {instance}: " if len(scenario.instances) > 1 else ""

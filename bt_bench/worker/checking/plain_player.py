@@ -1,4 +1,4 @@
-"""Plays scenarios of any suite, by what `Driver` offers."""
+"""The player for scenarios of any suite; it uses `Driver` alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PlainPlayer(Player):
     """See the base class.
 
     Args:
-        suite: of the scenarios.
+        suite: the scenarios' suite.
     """
 
     def __init__(self, suite: Suite) -> None:
@@ -47,7 +47,7 @@ class PlainPlayer(Player):
     def play(
         self, variant: type[Any], scenario: Scenario, device: torch.device, guard: Guard | None
     ) -> Iterator[Seen]:
-        """See the base class: after each action the outputs and the state of all instances."""
+        """See the base class: yield the outputs and state of all instances after each action."""
         stage = _Stage(self._suite, variant, scenario, device, guard)
         several = len(scenario.instances) > 1
         for action in scenario.actions:
@@ -56,7 +56,7 @@ class PlainPlayer(Player):
                 played.rewind(action)
             else:
                 played.step(action)
-            # Of all instances: what one does must not show in another.
+            # All instances: an action on one must not show in another.
             yield {
                 f"instance {at}: {name}" if several else name: contents
                 for at, each in stage.instances.items()
@@ -65,7 +65,7 @@ class PlainPlayer(Player):
 
 
 class _Stage:
-    """The instances of a scenario, each set up when it is first asked for."""
+    """The instances of a scenario, each set up on first use."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class _Stage:
         self.instances: dict[int, _Played] = {}
 
     def instance(self, at: int) -> _Played:
-        """An instance by its number."""
+        """Return an instance by its number."""
         if at not in self.instances:
             if self._guard is None:
                 with running(self._suite, "the reference or its driver"):
@@ -116,7 +116,7 @@ class _Stage:
             self._suite,
             driver,
             self._shared[one.workload] if one.shares else self._inputs_of(workload),
-            # To compare with what variants are given, which they might change.
+            # A pristine copy: the variant might change the inputs that it is passed.
             self._inputs_of(workload),
             one.path,
             self._guard,
@@ -127,7 +127,7 @@ class _Stage:
 
 
 class _Played:
-    """One instance, and how far it is."""
+    """One instance, and the place of its next step."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Played:
         return self._guard(self.driver.variant, self.driver, *others)
 
     def rewind(self, action: Rewind) -> None:
-        """Puts it back before the first step."""
+        """Put the instance back before its first step."""
         with self._guarded():
             self.driver.rewind()
         self._place, self._path = 0, action.path
@@ -162,7 +162,7 @@ class _Played:
             compare_start(self.driver, self._start)
 
     def step(self, action: Step) -> None:
-        """Goes through the next step, and compares all but the contents."""
+        """Run the next step, and compare everything except the contents of outputs and state."""
         driver, step = self.driver, self._inputs[self._place]
         if action.fill is not None:
             fill(driver.outputs(), action.fill)
@@ -176,13 +176,13 @@ class _Played:
     def _through(
         self, action: Step, step: Any
     ) -> Callable[[Any, Operation, Callable[[], object]], object]:
-        """Makes a call, and once more what may be called once more, as measurements do."""
+        """Return a wrapper that makes a call, and repeats it as measurements do."""
         undo = self.driver.undo() if action.again else None
         alone = len(self._path) == 1
 
         def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
             result = call()
-            # Within a longer path, neither what was staged nor outputs are this operation's alone.
+            # Within a longer path, operations share the staged inputs and the outputs.
             repeats = action.again if alone or not operation.traits.stages else 0
             for at in range(repeats):
                 if alone and action.fill is not None:
@@ -202,7 +202,10 @@ class _Played:
         return self.driver.call(operation, step)()
 
     def seen(self) -> Mapping[str, Contents]:
-        """Outputs and state, whole; nothing before the first step, which may be as it likes."""
+        """Return whole outputs and state; nothing before the first step, when they may be anything.
+
+        Integers are widened to int64; floats to float32, or float64 if they are that already.
+        """
         if self._place == 0:
             return {}
         driver = self.driver
@@ -213,7 +216,7 @@ class _Played:
 
 
 def _contents(tensor: torch.Tensor, tolerance: tuple[float, float]) -> Contents:
-    """A copy, in which widths of integers and of floats do not matter."""
+    """Copy a tensor in a common width: int64 for integers, float32 or float64 for floats."""
     if not tensor.dtype.is_floating_point:
         whole: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
         return whole

@@ -1,4 +1,4 @@
-"""Scenarios for suites that have none of their own: workloads, instances, and what these do."""
+"""Scenarios for suites that have none of their own: workloads, instances and their actions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Instance:
     """An instance of the variant; it is set up before its first action.
 
     Args:
-        workload: which of the scenario's workloads it is driven through.
-        path: of the operations that are called in its steps, until it is rewound.
-        like: it is set up by `Driver.like`, if another instance of its workload is there.
-        shares: it is given the very inputs that other such instances are given.
+        workload: index of its workload in the scenario.
+        path: the path of the operations that its steps call, until it is rewound.
+        like: whether `Driver.like` sets it up, if its workload has another instance already.
+        shares: whether it is passed the same input objects as other instances that share.
     """
 
     workload: int
@@ -27,12 +27,13 @@ class Instance:
 
 @dataclass(frozen=True)
 class Step:
-    """An instance goes through its next step.
+    """The next step of an instance.
 
     Args:
-        instance: which of the scenario's.
-        fill: number that makes the garbage in its outputs before; `None`: what is there stays.
-        again: how many times each call that may be is made once more.
+        instance: index of the instance in the scenario.
+        fill: number that determines the garbage in its outputs before; `None`: they are left as
+            they are.
+        again: number of repeats of each call that may be repeated.
     """
 
     instance: int
@@ -42,11 +43,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Rewind:
-    """An instance is put back before the first step.
+    """A return of an instance to before its first step.
 
     Args:
-        instance: which of the scenario's.
-        path: of the operations that are called in its steps from here on.
+        instance: index of the instance in the scenario.
+        path: the path of the operations that its steps call from here on.
     """
 
     instance: int
@@ -58,7 +59,7 @@ Action = Step | Rewind
 
 @dataclass(frozen=True)
 class Scenario:
-    """Workloads with their names, instances that are driven through them, and what these do."""
+    """Workloads with their names, the instances driven through them, and the actions in order."""
 
     names: tuple[str, ...]
     workloads: tuple[Workload, ...]

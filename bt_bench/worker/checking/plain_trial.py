@@ -1,4 +1,4 @@
-"""The common check: what drivers call outputs and state is compared with the reference's."""
+"""The common check: it compares a driver's outputs and state with the reference's."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Subject:
     """A variant under check.
 
     Args:
-        driver: of the variant.
-        addresses: of outputs and state when it was set up; empty: they are not compared.
-        inputs: of its own, so that one variant cannot spoil those of another.
+        driver: the variant's driver.
+        addresses: addresses of outputs and state at set-up; empty: they are not compared.
+        inputs: inputs of its own, which no other variant can spoil.
         start: copies of its state from before the first step.
     """
 
@@ -60,12 +60,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Expected:
-    """What must hold after a step.
+    """The expected outputs and state after a step.
 
     Args:
-        outputs: copies of the reference's, by name.
-        state: likewise.
-        poison: what integers among the outputs held before.
+        outputs: copies of the reference's outputs, by name.
+        state: copies of the reference's state, by name.
+        poison: the value that integer outputs were filled with before the step.
     """
 
     outputs: Mapping[str, torch.Tensor]
@@ -82,14 +82,14 @@ class Expected:
 
 
 class PlainTrial(Trial):
-    """See the base class: driven by what `Driver` offers, for any suite.
+    """A trial for any suite; it uses `Driver` alone. See the base class.
 
     Args:
         reference: class of the reference.
-        workload: what is checked.
-        device: where the variants run.
-        rng: for other contents and poison; `None`: the workload as it is.
-        paths: of the operations that are checked; the reference goes through each on its own.
+        workload: the workload to check.
+        device: the variants' device.
+        rng: for other contents and poison; `None`: the workload is left as it is.
+        paths: the paths of the checked operations; each has a reference instance of its own.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PlainTrial(Trial):
             }
             self._refuse_without_variant()
             self._reference_inputs = self._inputs_on(_CPU)
-            # One to compare with what variants are given, which they might change.
+            # A pristine copy: variants might change the inputs that they are passed.
             self._pristine = self._inputs_on(_CPU)
             # Paths whose reference has written nothing so far.
             self._idle = set(paths)
@@ -135,14 +135,14 @@ class PlainTrial(Trial):
         return Subject(driver, {})
 
     def expect(self, index: int) -> dict[Path, Expected]:
-        """See the base class: per path, since each may write a part of the outputs only."""
+        """See the base class: per path, since a path may write only part of the outputs."""
         poison = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
         with running(self._suite, "the reference or its driver"):
             found = {
                 path: self._expected(path, driver, index, poison)
                 for path, driver in self._references.items()
             }
-        # Here an error may be of what a variant has done to the device.
+        # Outside `running`: an error here may come from a variant that broke the device.
         return {path: expected.on(self._device) for path, expected in found.items()}
 
     def _expected(self, path: Path, driver: Driver, index: int, poison: int) -> Expected:
@@ -156,7 +156,7 @@ class PlainTrial(Trial):
         return inputs_of_steps(self._suite, self._driver, device, self._workload)
 
     def _refuse_without_variant(self) -> None:
-        """Refuses a driver that keeps its variant elsewhere: nobody could ask it anything."""
+        """Refuse a driver without the attribute `variant`, which the check needs."""
         for driver in self._references.values():
             if not hasattr(driver, "variant"):
                 place = line_of(self._suite, self._driver.__init__, self._driver)
@@ -166,7 +166,7 @@ class PlainTrial(Trial):
                 )
 
     def _refuse_without_outputs(self, driver: Driver) -> None:
-        """Refuses a driver that declares nothing to compare: every variant would be right."""
+        """Refuse a driver that declares nothing to compare: every variant would be right."""
         declared = {**driver.outputs(), **driver.state()}
         if not any(tensor.numel() for tensor in declared.values()):
             raise UsageError(
@@ -177,7 +177,7 @@ class PlainTrial(Trial):
     def _notice(
         self, path: Path, driver: Driver, before: Mapping[str, torch.Tensor], index: int
     ) -> None:
-        """Refuses a reference that writes nothing in any step: every variant would be right."""
+        """Refuse a reference that writes nothing in any step: every variant would be right."""
         after = {**driver.outputs(), **driver.state()}
         operation = self._suite.by_name[path[-1]]
         step = self._reference_inputs[index]
@@ -219,7 +219,10 @@ class PlainTrial(Trial):
         state: Mapping[str, torch.Tensor],
         expected: Expected,
     ) -> None:
-        """Compares tensors that were asked for before the call, as later ones may come too late."""
+        """Compare outputs and state; both were looked up before the calls were made.
+
+        A variant that replaces a tensor during a call is thereby caught.
+        """
         for found, wanted in ((outputs, expected.outputs), (state, expected.state)):
             for name, tensor in wanted.items():
                 tolerance = driver.tolerances.get(name)
@@ -228,7 +231,7 @@ class PlainTrial(Trial):
     def refill(
         self, subject: Subject, path: Path, expected: Mapping[Path, Expected], result: object
     ) -> None:
-        """See the base class: views of outputs alone."""
+        """See the base class: only results that are views of outputs are filled."""
         outputs = subject.driver.outputs().values()
         memory = {tensor.untyped_storage().data_ptr() for tensor in outputs}
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -240,7 +243,7 @@ class PlainTrial(Trial):
         fill(views, expected[path].poison)
 
     def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
-        """See the base class: `rewind` has to put back the state before the first step."""
+        """See the base class: `rewind` has to restore the state before the first step."""
         yield "rewind", self._check_rewind
 
     def _check_rewind(self, subject: Subject, guard: Guard) -> None:
@@ -269,19 +272,19 @@ def compare(
     poison: int,
     tolerance: tuple[float, float] | None,
 ) -> None:
-    """Compares a tensor of a variant with the reference's, whole.
+    """Compare a variant's whole tensor with the reference's.
 
-    Integers are compared by value. Floats are equal, NaN too, or within the tolerance.
+    Integers are compared by value. Floats must be equal or within the tolerance; NaN equals NaN.
 
     Args:
-        name: of the tensor.
-        found: the variant's.
-        wanted: the reference's.
-        poison: what integers held before.
+        name: name of the tensor.
+        found: the variant's tensor.
+        wanted: the reference's tensor.
+        poison: the value that integers held before.
         tolerance: relative and absolute; `None`: exact.
 
     Raises:
-        MismatchError: naming the first element that differs.
+        MismatchError: names the first element that differs.
     """
     if not wanted.dtype.is_floating_point and wanted.dtype is not torch.bool:
         compare_exactly(name, found, wanted, poison)
@@ -302,7 +305,7 @@ def compare(
 def run_path(
     suite: Suite, driver: Driver, path: Path, step: Any, through: Through
 ) -> list[tuple[Operation, object]]:
-    """Stages a step and makes the calls of a path; returns what these returned."""
+    """Stage a step, make the calls of a path, and return their results."""
     calls = [suite.by_name[name] for name in path]
     staging = suite.staging
     if staging is not None and staging not in calls and any(c.traits.stages for c in calls):
@@ -323,17 +326,17 @@ def compare_around(
     step: Any,
     addresses_before: Mapping[str, int],
 ) -> None:
-    """Compares what calls returned, what they were given, and where outputs and state are.
+    """Check the results of calls, that inputs are unchanged, and that no buffer has moved.
 
     Args:
-        driver: of the variant.
-        results: what its calls returned.
-        pristine: inputs that are equal to those of the step, and that no variant was given.
-        step: the inputs that it was given.
-        addresses_before: of outputs and state; empty: they are not compared.
+        driver: the variant's driver.
+        results: the results of its calls.
+        pristine: a copy of the step's inputs that no variant was passed.
+        step: the inputs that it was passed.
+        addresses_before: addresses of outputs and state; empty: they are not compared.
 
     Raises:
-        MismatchError: naming the first thing that is not as it must be.
+        MismatchError: names the first difference.
     """
     for operation, result in results:
         _compare_result(operation, result, driver.results(operation, step))
@@ -344,10 +347,10 @@ def compare_around(
 
 
 def compare_start(driver: Driver, start: Mapping[str, torch.Tensor]) -> None:
-    """Compares the state after a `rewind` with copies from before the first step.
+    """Compare the state after a `rewind` with copies from before the first step.
 
     Raises:
-        MismatchError: naming the first element that differs.
+        MismatchError: names the first element that differs.
     """
     for name, tensor in start.items():
         found = driver.state().get(name)
@@ -359,13 +362,13 @@ def copies(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[st
 
 
 def addresses(driver: Driver) -> dict[str, int]:
-    """Addresses of outputs and state, which a captured graph would hold."""
+    """Return the addresses of outputs and state, which a captured graph would hold."""
     tensors = {**driver.outputs(), **driver.state()}
     return {name: tensor.data_ptr() for name, tensor in tensors.items()}
 
 
 def fill(outputs: Mapping[str, torch.Tensor], value: int) -> None:
-    """Fills outputs with garbage that a number makes, so that elements left unwritten show."""
+    """Fill outputs with garbage derived from a number, to expose elements left unwritten."""
     for tensor in outputs.values():
         if tensor.dtype.is_floating_point:
             tensor.fill_(_float_poison(value, tensor.dtype))
@@ -376,7 +379,7 @@ def fill(outputs: Mapping[str, torch.Tensor], value: int) -> None:
 
 
 def _float_poison(value: int, dtype: torch.dtype) -> float:
-    """A number that every float holds exactly; not NaN, which would absorb all arithmetic."""
+    """Return a number that the dtype holds exactly; not NaN, which absorbs all arithmetic."""
     most = min(torch.finfo(dtype).max, 65_504.0)
     return float((1 + value % 31) * (2.0 ** math.floor(math.log2(most / 32))))
 

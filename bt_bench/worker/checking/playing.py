@@ -1,6 +1,7 @@
-"""Plays scenarios in the process that has the variant; what is seen is compared elsewhere.
+"""Playing of scenarios in the process that has the variant; comparisons are made elsewhere.
 
-Only digests leave this process unless more is asked for. The expected ones never enter it.
+Unless whole contents are requested, only digests leave this process. The expected digests never
+enter it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _DIGEST_BYTES = 16
 def play(
     task: Play, suite: Suite, arm: str | None, variant: type[Any] | None, device: torch.device
 ) -> tuple[Played, ...]:
-    """Plays scenarios on a variant, or on the reference if there is none.
+    """Play scenarios on a variant, or on the reference if `variant` is `None`.
 
     Raises:
-        ArmFailedError: when the variant has run out of memory or has taken the device with it.
+        ArmFailedError: if the variant ran out of memory or broke the device.
     """
     if variant is None:
         reference = load_reference(suite)
@@ -92,10 +93,10 @@ def _digest(value: Contents) -> str | Floats:
 
 
 def survey(suite: Suite, arms: Mapping[str, type[Any]]) -> dict[str, Surveyed]:
-    """What of each arm decides which scenarios it gets.
+    """Survey the properties of each arm that select its scenarios.
 
     Raises:
-        ArmFailedError: for one that cannot be looked at.
+        ArmFailedError: for an arm that raises.
     """
     explorer = explorer_of(suite)
     found = {}

@@ -1,9 +1,9 @@
 """Races between the programs of one launch, which Triton's interpreter alone cannot show.
 
-The interpreter runs the programs of a launch one after another, so a program that reads what
-another writes finds the same value every time. On a GPU it may run before, after or beside the
-other. So all reads and writes of every program are noted, and no program may touch what another
-one of the same launch writes, whatever the values are.
+The interpreter runs the programs of a launch one after another. If one program reads an element
+that another writes, it finds the same value every time; on a GPU the two may run in any order or at
+once. All reads and writes of every program are therefore recorded. No program may access an element
+that another program of the same launch writes, whatever the values are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Int64Array = npt.NDArray[np.int64]
 
 
 class Access(StrEnum):
-    """What a program does to an address, as a verb."""
+    """A kind of access to an address, as a verb."""
 
     READ = "reads"
     WRITE = "writes"
@@ -31,11 +31,11 @@ class Race:
     """Two programs that access one address, at least one of them writing.
 
     Args:
-        address: where.
-        program: number of the program that touches it.
-        access: how that program accesses it.
+        address: the address.
+        program: number of the program that accesses it.
+        access: the kind of that access.
         writer: number of the program that writes it.
-        writes: how it writes: plainly, or by an atomic operation.
+        writes: the kind of that write: plain or atomic.
     """
 
     address: int
@@ -47,7 +47,7 @@ class Race:
 
 @dataclass(frozen=True)
 class _Note:
-    """Addresses `[N]` of elements of `size` bytes that one program touched in one operation."""
+    """Addresses `[N]` of elements of `size` bytes that one program accessed in one operation."""
 
     program: int
     size: int
@@ -56,7 +56,7 @@ class _Note:
 
 @dataclass(frozen=True)
 class _Touched:
-    """The units of memory that were touched, and by which programs; arrays of equal length."""
+    """Units of memory, and the program that accessed each; arrays of equal length."""
 
     units: Int64Array
     programs: Int64Array
@@ -69,24 +69,24 @@ class Accesses:
         self._notes: dict[Access, list[_Note]] = {access: [] for access in Access}
 
     def clear(self) -> None:
-        """Forgets all accesses, because a launch begins."""
+        """Forget all accesses, for the next launch."""
         for notes in self._notes.values():
             notes.clear()
 
     def add(self, access: Access, program: int, size: int, addresses: Int64Array) -> None:
-        """Notes what one program touches in one operation.
+        """Record the elements that one program accesses in one operation.
 
         Args:
-            access: how.
-            program: its number in the launch.
+            access: the kind of access.
+            program: the program's number in the launch.
             size: bytes of an element, a power of 2.
-            addresses: `[N]`, of the elements.
+            addresses: the elements' addresses, `[N]`.
         """
         if len(addresses):
             self._notes[access].append(_Note(program, size, addresses))
 
     def race(self) -> Race | None:
-        """The first race of the launch, or `None`. Two atomic operations do not race."""
+        """Return the first race of the launch, or `None`. Two atomic operations do not race."""
         if not (self._notes[Access.WRITE] or self._notes[Access.ATOMIC]):
             return None
         unit = _unit_bytes(note for notes in self._notes.values() for note in notes)
@@ -107,7 +107,7 @@ class Accesses:
 
 
 def _unit_bytes(notes: Iterable[_Note]) -> int:
-    """The largest power of 2 that divides all addresses and sizes."""
+    """Return the largest power of 2 that divides all addresses and sizes."""
     bits = 0
     for note in notes:
         bits |= note.size | int(np.bitwise_or.reduce(note.addresses))
@@ -128,13 +128,16 @@ def _touched(notes: list[_Note], unit: int) -> _Touched:
 
 
 def _first_race(writers: _Touched, others: _Touched) -> tuple[int, int] | None:
-    """Place of the first of `others` that touches what another program writes, and that program."""
+    """Return the index of the first racing access in `others`, and the program that writes there.
+
+    `None` if no unit in `others` is written by another program.
+    """
     if not (len(writers.units) and len(others.units)):
         return None
     order = np.lexsort((writers.programs, writers.units))
     units, programs = writers.units[order], writers.programs[order]
-    # The writers of a unit are in ascending order, so if both the first and the last are the
-    # program itself, all are.
+    # The writers of a unit are in ascending order. If both the first and the last are the
+    # accessing program itself, all are.
     first = np.searchsorted(units, others.units, side="left")
     last = np.searchsorted(units, others.units, side="right") - 1
     place = np.flatnonzero(first <= last)

@@ -1,7 +1,7 @@
-"""Which lines of a variant's own code ran, and which ways: what no scenario reaches is not checked.
+"""Coverage of a variant's own code, by lines and branches.
 
-Lines of functions count, kernels under Triton's interpreter too. What is compiled for a GPU, or
-written in C, is not seen.
+Code that no scenario reaches is not checked. Lines of functions count, including kernels under
+Triton's interpreter. Kernels compiled for a GPU and code in C are not seen.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _Trace = Callable[[FrameType, str, Any], Any]
 
 
 def _trace(ran: Ran, loops: Mapping[int, int]) -> _Trace:
-    """Return what notes the lines of one call.
+    """Return a trace function that records the lines of one call.
 
     Args:
-        ran: gets them.
-        loops: the first line of the body of each loop of the file, by the line of its head.
+        ran: receives them.
+        loops: first line of each loop's body in the file, by the line of its head.
     """
     before = 0
-    running: dict[int, int] = {}  # turns of loops
+    running: dict[int, int] = {}  # turns so far, by the heads of loops under way
     turns, add_line, add_pair = ran.turns, ran.lines.add, ran.pairs.add
 
     def note(frame: FrameType, event: str, _argument: Any) -> _Trace:
@@ -41,7 +41,7 @@ def _trace(ran: Ran, loops: Mapping[int, int]) -> _Trace:
             add_line(line)
         elif event == "return":
             line = 0
-            # Of loops that it leaves from inside.
+            # Loops that the call leaves from inside.
             turns.update((head, min(count, 2)) for head, count in running.items())
         else:
             return note
@@ -59,11 +59,11 @@ def _trace(ran: Ran, loops: Mapping[int, int]) -> _Trace:
 
 @dataclass
 class Reached:
-    """The lines of some files that were run, and the ways that branches went.
+    """The lines of some files that ran, and the ways that branches went.
 
     Args:
-        files: whose lines count, as code names them.
-        ran: what ran of those that did.
+        files: the files whose lines count, named as in `co_filename`.
+        ran: lines and branches that ran, by file.
     """
 
     files: frozenset[str]
@@ -72,7 +72,7 @@ class Reached:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the lines that run in the `with` block, in all threads that start in it."""
+        """Record the lines that run in the `with` block, also in threads that start in it."""
         before, before_in_threads = sys.gettrace(), threading.gettrace()
         sys.settrace(self._call)
         threading.settrace(self._call)
@@ -94,15 +94,15 @@ class Reached:
         return _trace(ran, self._loops[name])
 
     def add(self, elsewhere: Mapping[str, Ran]) -> None:
-        """Add what ran of the same files in another process."""
+        """Add the lines and branches of the same files that ran in another process."""
         for name, ran in elsewhere.items():
             self.ran.setdefault(name, Ran()).add(ran)
 
     def coverage(self, files: Iterable[str] | None = None) -> Coverage:
-        """Tell what was reached and what was not.
+        """Return the coverage.
 
         Args:
-            files: those to report on; `None`: all.
+            files: the files to report on; `None`: all.
         """
         reached = total = both = branches = 0
         missing: list[Unreached] = []
@@ -136,7 +136,7 @@ class Branch:
 
     Args:
         head: its first line.
-        last: the last line of what it tests.
+        last: the last line of its test, or of the iterable of a `for`.
         body: the first line of its body.
         is_loop: whether it is a loop.
     """
@@ -148,11 +148,11 @@ class Branch:
 
     @property
     def possible(self) -> tuple[Way, Way]:
-        """The ways that it may go."""
+        """Return the two ways that it may go."""
         return (Way.FEW, Way.MANY) if self.is_loop else (Way.TRUE, Way.FALSE)
 
     def ways(self, ran: Ran) -> set[Way]:
-        """Tell which ways it went."""
+        """Return the ways that it went."""
         if self.is_loop:
             counts = {count for head, count in ran.turns if head == self.head}
             return {Way.MANY if count > 1 else Way.FEW for count in counts}
@@ -162,7 +162,10 @@ class Branch:
 
 
 def branches_in(text: str) -> list[Branch]:
-    """Return the branches of a file that lines tell apart: with a body on lines of its own."""
+    """Return the branches of a file whose bodies begin on lines of their own.
+
+    Line events cannot show the way of any other. An `if` or `while` on a constant is no branch.
+    """
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.For):
@@ -180,7 +183,7 @@ def branches_in(text: str) -> list[Branch]:
 
 
 def lines_of_functions(text: str, name: str) -> dict[int, str]:
-    """The lines of a file that belong to functions, with the function each belongs to."""
+    """Return the lines in bodies of functions, each with the name of its function."""
     found: dict[int, str] = {}
 
     def walk(code: CodeType, inside: bool) -> None:
@@ -191,7 +194,7 @@ def lines_of_functions(text: str, name: str) -> dict[int, str]:
                     found.setdefault(line, code.co_qualname if _HAS_QUALNAME else code.co_name)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
-                # The body of a class runs when it is imported, as that of a module.
+                # Like a module, a class runs its body on import.
                 walk(constant, inside=not _is_class_body(constant))
 
     walk(compile(text, name, "exec"), inside=False)
@@ -208,7 +211,7 @@ def _is_class_body(code: CodeType) -> bool:
 
 
 def _of_definitions(text: str) -> set[int]:
-    """Lines from the first decorator of a function to the line before its first statement."""
+    """Return the lines from each function's first decorator up to before its first statement."""
     found: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -218,7 +221,10 @@ def _of_definitions(text: str) -> set[int]:
 
 
 def excuses_in(text: str) -> dict[int, str]:
-    """Lines that `# unreached: REASON` excuses: its own, and the block that begins there."""
+    """Return the lines that `# unreached: REASON` excuses, each with its reason.
+
+    A mark excuses its own line, and the block or statement that begins there.
+    """
     marks = {
         number: match.group(1).strip()
         for number, line in enumerate(text.splitlines(), 1)
@@ -238,7 +244,7 @@ def excuses_in(text: str) -> dict[int, str]:
 def _ranges(
     name: str, known: Mapping[int, str], run: set[int], excuses: Mapping[int, str]
 ) -> list[Unreached]:
-    """Neighbouring lines that were not run, as ranges."""
+    """Return ranges of neighbouring lines that did not run."""
     found: list[Unreached] = []
     before_was_missing = False
     for line in sorted(known):

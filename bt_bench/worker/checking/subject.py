@@ -1,4 +1,4 @@
-"""A variant under check: runs it, compares it, and keeps the outcome."""
+"""A variant under check: its runs, comparisons and outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Subject", "Through"]
 
 
 class Subject:
-    """A variant under check on one path, and how it ended."""
+    """A variant under check on one path, and its outcome."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class Subject:
         self.differences = list(differences)
         self._device = device
         self.through = through or plainly
-        self._of_trial: Any = None  # what the trial keeps of the variant
+        self._of_trial: Any = None  # the subject that the trial's `begin` or `resume` returned
         self._compared: Sequence[str] = ()
         self._tolerant: Sequence[str] = ()
         self.reason: Reason | None = None
         self.steps = 0
 
     def attempt(self, where: str, action: Callable[[], None]) -> None:
-        """Runs part of the check unless the subject has failed, and notes a failure.
+        """Run part of the check and record a failure; skip it if the subject has failed already.
 
         Raises:
-            ArmFailedError: when nothing more can be run in this process.
+            ArmFailedError: if the process cannot go on.
         """
         if self.reason is not None:
             return
@@ -73,7 +73,7 @@ class Subject:
             self._of_trial = None
 
     def begin(self, where: str, trial: Trial, variant: type[Any]) -> None:
-        """Sets the variant up for a trial."""
+        """Set up the variant for a trial."""
 
         def set_up() -> None:
             self._of_trial = trial.begin(variant, self._guard)
@@ -85,13 +85,13 @@ class Subject:
     def resume(
         self, where: str, trial: Trial, arm: Arm, other: Any | None, steps: Sequence[Any]
     ) -> Sequence[Any] | None:
-        """Takes an arm that is timed, before its first step again.
+        """Rewind an arm that is being timed, and check it as this subject.
 
         Args:
             where: the place, for messages.
-            trial: of what it runs now.
-            arm: in any state.
-            other: the other contents that it takes; `None`: it keeps its own.
+            trial: the trial to run it through.
+            arm: the arm, in any state.
+            other: a workload with other contents for it to take; `None`: it keeps its own.
             steps: the inputs that are timed.
 
         Returns:
@@ -112,14 +112,14 @@ class Subject:
     def step(
         self, where: str, trial: Trial, index: int, expected: Any, inputs: Any | None = None
     ) -> None:
-        """Runs one step and compares everything.
+        """Run one step and compare everything.
 
         Args:
             where: the place, for messages.
-            trial: whose step it is.
-            index: of the step.
-            expected: from the trial.
-            inputs: those that were timed; `None`: fresh ones.
+            trial: the trial to run.
+            index: the number of the step.
+            expected: the expected results, from the trial.
+            inputs: the inputs that were timed; `None`: fresh ones.
         """
         if self.reason is not None:
             return
@@ -136,21 +136,22 @@ class Subject:
         self.attempt(where, run_and_compare)
 
     def refill(self, trial: Trial, expected: Any, result: object) -> None:
-        """Fills what a call returned with what outputs held before the step."""
+        """Overwrite a call's result with the poison that outputs held before the step."""
         trial.refill(self._of_trial, self.path, expected, result)
 
     def run(self, action: Callable[[Any, Guard], None]) -> None:
-        """Runs what a trial tries after the steps."""
+        """Run an action that the trial has after its steps."""
         action(self._of_trial, self._guard)
 
     def _guard(self, *owners: object) -> AbstractContextManager[None]:
-        """Keeps interpreted kernels within the tensors of some objects, and out of each other's
-        way; on a GPU there is no such guard.
+        """Return a guard on interpreted kernels: it refuses races and accesses outside `owners`.
+
+        On a GPU the guard does nothing.
         """
         return guarded_memory(*owners) if self._device.type == "cpu" else nullcontext()
 
     def outcome(self) -> CheckOutcome:
-        """How it ended."""
+        """Return a report, or the reason for the failure."""
         if self.reason is not None:
             return CheckOutcome(None, self.reason)
         report = CheckReport(

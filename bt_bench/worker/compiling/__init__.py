@@ -1,1 +1,1 @@
-"""Compiles kernels for GPUs that need not be present; its figures are exact."""
+"""Compilation of kernels for GPUs that need not be present; its figures are exact."""

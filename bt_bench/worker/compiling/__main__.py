@@ -1,4 +1,4 @@
-"""Start the compiling process: `python -m bt_bench.worker.compiling FOLDER`."""
+"""Entry point of the compiling process: `python -m bt_bench.worker.compiling FOLDER`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bt_bench.base import no_collection
 
-# All that these imports make stays. A quarter of their time would go into looking through it.
+# All objects that these imports make stay alive; collecting would take a quarter of their time.
 with no_collection(collect_first=False):
     from bt_bench.worker.compiling.main import main
 

@@ -1,4 +1,4 @@
-"""Takes a static census: a process of its own compiles what the cases of a config would launch.
+"""Static censuses: a subprocess compiles the kernels that a config's cases would launch.
 
 This side imports neither torch nor Triton.
 """
@@ -27,7 +27,7 @@ from bt_bench.worker.compiling.targets import capability_of
 DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 """A100, H100 and H200, B200."""
 
-# A shipped config takes seconds; a kernel of many thousand lines may take ptxas minutes.
+# A shipped config takes seconds; ptxas may take minutes for a kernel of many thousand lines.
 SECONDS_TO_COMPILE = 1800.0
 
 REQUEST_NAME = "request.pickle"
@@ -36,7 +36,7 @@ _SHOWN_LINES = 15
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker is asked to do.
+    """A request to the compiling subprocess.
 
     Args:
         config: the config's name.
@@ -44,9 +44,9 @@ class Request:
         operations: the operations to run on each.
         entries: the variants, each with the tree that it is imported from.
         targets: targets such as `sm_90`.
-        isolation: which files of a repository the variants may use; `None`: any.
-        suite: of the variants.
-        code: whether kernels are disassembled.
+        isolation: the files of a repository that variants may use; `None`: any.
+        suite: the variants' suite.
+        code: whether to disassemble kernels.
     """
 
     config: str
@@ -60,10 +60,10 @@ class Request:
 
 
 class Answer(BaseModel):
-    """A worker's answer: a census, a message for the user, or a traceback of bt-bench.
+    """The subprocess's answer: a census, a message for the user, or a traceback of bt-bench.
 
-    Besides, it has the files of the modules that each variant uses, and the tracebacks of failures
-    of variants, those that are alike once.
+    It also has the files of the modules that each variant uses, and the tracebacks of variants'
+    failures, without duplicates.
     """
 
     census: StaticCensus | None = None
@@ -75,11 +75,11 @@ class Answer(BaseModel):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What was compiled.
+    """A census and the sources that it depends on.
 
     Args:
-        census: all of it.
-        files: those of the modules that each variant uses, by its name.
+        census: the census of all variants.
+        files: paths of the modules that each variant uses, by the variant's name.
     """
 
     census: StaticCensus
@@ -94,22 +94,22 @@ def take_census(
     isolation: Isolation | None = None,
     on_traceback: Callable[[str], None] | None = None,
 ) -> StaticCensus:
-    """Compiles what variants launch in the cases and operations of a config; needs no GPU.
+    """Compile the kernels that variants launch in a config's cases and operations, without a GPU.
 
     A kernel that does not compile is a `failure` of the operations that launch it.
 
     Args:
-        spec: gives cases and operations; its variants are ignored.
+        spec: its cases and operations are used; its variants are ignored.
         entries: the variants, each with the tree that it is imported from.
-        targets: what to compile for.
-        seconds: time limit.
-        isolation: which files of a repository the variants may use; `None`: any.
-        on_traceback: takes the traceback of each failure of a variant.
+        targets: the targets to compile for.
+        seconds: the timeout.
+        isolation: the files of a repository that variants may use; `None`: any.
+        on_traceback: called with the traceback of each failure of a variant.
 
     Raises:
         UsageError: for no target or an unknown one, a variant file that does not import, a workload
-            that cannot be built, a variant that uses another tree, or when the compiler does not
-            end or dies.
+            that cannot be built, a variant that uses another tree or changes tools that all share,
+            or if the subprocess times out or dies.
         BtBenchError: for a defect of bt-bench.
     """
     return compile_cases(spec, entries, targets, seconds, isolation, on_traceback).census
@@ -125,7 +125,10 @@ def compile_cases(
     *,
     code: bool = False,
 ) -> Compiled:
-    """As `take_census`; with `code`, kernels of the census have theirs, and line information."""
+    """Take a census as `take_census` does; with `code`, also disassemble its kernels.
+
+    With `code`, kernels are compiled with line information.
+    """
     for target in targets:
         capability_of(target)
     if not targets:
@@ -155,7 +158,11 @@ def compile_cases(
 
 
 def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[VariantEntry]) -> Answer:
-    """The only line that was printed, which is the answer."""
+    """Parse the answer, which must be the only line printed.
+
+    Raises:
+        UsageError: if the subprocess died, or printed anything else.
+    """
     whose = f"the process that compiles the kernels of {', '.join(_names(entries))}"
     lines = printed.split("\n")[:-1]
     if not lines:
@@ -173,7 +180,7 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
 
 
 def _run(folder: Path, seconds: float, code: bool = False) -> tuple[str, str]:
-    """Runs the worker to its end, and returns its answer and what it printed for people."""
+    """Run the subprocess to its end, and return its stdout (the answer) and stderr."""
     command = [sys.executable, "-m", "bt_bench.worker.compiling", str(folder)]
     try:
         done = run_kept(command, env=_environment(folder, code), seconds=seconds)
@@ -185,9 +192,9 @@ def _run(folder: Path, seconds: float, code: bool = False) -> tuple[str, str]:
 
 
 def _environment(folder: Path, code: bool) -> dict[str, str]:
-    """An environment in which equal sources give equal binaries, wherever they are.
+    """Return an environment that makes equal sources give equal binaries, in any folder.
 
-    Binaries that are read have paths and lines in them; of these only the code is compared.
+    With `code`, binaries contain paths and line numbers; then only their instructions are compared.
     """
     mine = {
         name: value

@@ -16,13 +16,13 @@ class Launch:
     """A launch that a GPU would make.
 
     Args:
-        kernel: its name.
-        binary: what `on_load` returned for it.
+        kernel: name of the kernel.
+        binary: the value that `on_load` returned for its binary.
         signature: types, specialisations and constants of the arguments.
         settings: other launch settings, such as the number of warps.
         shared_bytes: shared memory of a program.
-        grid: programs in each dimension.
-        arguments: those of the kernel, constants too.
+        grid: number of programs in each dimension.
+        arguments: the kernel's arguments, including constants.
     """
 
     kernel: str
@@ -39,10 +39,10 @@ OnLaunch = Callable[[Launch], None]
 
 
 class AheadDriver:
-    """Stands in for Triton's driver; pointers may be of the CPU.
+    """A stand-in for Triton's driver; it accepts pointers to CPU memory.
 
     Args:
-        targets: compute capabilities; they become its devices, in this order.
+        targets: compute capabilities; each becomes a device, in this order.
         on_load: called with each binary before its first launch.
         on_launch: called in place of each launch.
 
@@ -52,48 +52,51 @@ class AheadDriver:
 
     def __init__(self, targets: list[int], on_load: OnLoad, on_launch: OnLaunch) -> None:
         self.device = 0
-        self.utils = self  # Triton's has a module of C functions there
+        self.utils = self  # Triton's own driver has a module of C functions there
         self._targets = targets
         self._on_load = on_load
         self._on_launch = on_launch
 
     def get_current_device(self) -> int:
-        """The current device."""
+        """Return the current device."""
         return self.device
 
     def set_current_device(self, device: int) -> None:
-        """Makes another device the current one."""
+        """Set the current device."""
         self.device = device
 
     def get_current_stream(self, _device: int) -> int:
-        """The default stream."""
+        """Return the default stream."""
         return 0
 
     def get_current_target(self) -> Any:
-        """The target that kernels are compiled for."""
+        """Return the target that kernels are compiled for."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self._targets[self.device], 32)
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """Refuses: Triton would time kernels to tune them."""
+        """Return a function that raises: Triton would time kernels to tune them."""
         return _refuse_to_time
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        """The limits that Triton checks before it loads a binary."""
+        """Return the limits that Triton checks before it loads a binary."""
         return {"max_shared_mem": MAX_SHARED_BYTES[self._targets[device]]}
 
     def load_binary(
         self, name: str, binary: bytes, _shared: int, _device: int
     ) -> tuple[object, object, int, int, int]:
-        """Module, function, registers, spills and threads that a program can have."""
+        """Return module, function, registers (0), spills (0), and the maximum threads per program.
+
+        The function is the value that `on_load` returns for the binary.
+        """
         return name, self._on_load(binary), 0, 0, MAX_THREADS
 
     def unload_module(self, _module: object) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
-        """Returns the launcher of a kernel, which only reports the launch."""
+        """Return a kernel's launcher, which only passes the launch to `on_launch`."""
         signature = _signature(source)
         settings = tuple(
             getattr(metadata, name, None)
@@ -122,7 +125,7 @@ def _refuse_to_time(*_args: object, **_kwargs: object) -> None:
 
 
 def _signature(source: Any) -> str:
-    """`source: *i64:16, rows: i32, BLOCK = 128`."""
+    """Format a signature as `source: *i64:16, rows: i32, BLOCK = 128`."""
     names = list(source.signature)
     divisors = {path: _divisor(attributes) for path, attributes in source.attrs.items()}
     constants = {path: value for path, value in source.constants.items() if len(path) == 1}
@@ -137,14 +140,14 @@ def _signature(source: Any) -> str:
 
 
 def _kind(kind: object) -> str:
-    """A type as text; of a tuple of one type, which may be long, the type and how many."""
+    """Format a type; shorten a tuple of equal types, which may be long, to `(type x count)`."""
     if isinstance(kind, tuple) and len(kind) > 1 and len(set(kind)) == 1:
         return f"({kind[0]} x {len(kind)})"
     return str(kind)
 
 
 def _constant(value: object) -> str:
-    """A constant as text; only the name of a function or type, whose text may have an address."""
+    """Format a constant; use the name of a function or type, as its `repr` may hold an address."""
     return str(getattr(value, "__name__", None) or repr(value))
 
 

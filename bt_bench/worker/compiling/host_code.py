@@ -1,4 +1,4 @@
-"""Whether two revisions of a variant are the same code, whatever their comments say."""
+"""Digests of host code, equal for two revisions that differ only in comments and docstrings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def digest_of(modules: Mapping[str, Path]) -> str:
-    """SHA-256 of the syntax trees of modules by name, ignoring comments and docstrings."""
+    """Return a SHA-256 of the names and syntax trees of modules, without comments and docstrings.
+
+    Args:
+        modules: files by module name.
+    """
     digest = hashlib.sha256()
     for name in sorted(modules):
         tree = ast.parse(modules[name].read_bytes())
@@ -26,9 +30,9 @@ def digest_of(modules: Mapping[str, Path]) -> str:
 
 
 def syntax(node: object) -> str:
-    """A syntax tree as text, without docstrings, positions and empty fields.
+    """Format a syntax tree without docstrings, positions and empty fields.
 
-    `ast.dump` would not do, since its empty fields differ between versions of Python.
+    `ast.dump` is unsuitable: its empty fields differ between versions of Python.
     """
     if isinstance(node, list):
         return "[" + ",".join(map(syntax, node)) + "]"
@@ -42,7 +46,7 @@ def syntax(node: object) -> str:
 
 
 class ImportWatch(MetaPathFinder):
-    """Notes which modules are imported while it is in `sys.meta_path`; finds none itself."""
+    """A finder that records the imports made while it is in `sys.meta_path`; it finds none."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
@@ -50,20 +54,20 @@ class ImportWatch(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Notes the name, and leaves the module to the finders that follow."""
+        """Record the name, and leave the module to the finders that follow."""
         self._asked.add(fullname)
         return None
 
     def take(self, package: str) -> set[str]:
-        """Returns the noted modules of a package and forgets them, for the next variant."""
+        """Return the recorded modules of a package, and forget them for the next variant."""
         taken = {name for name in self._asked if name.partition(".")[0] == package}
         self._asked -= taken
         return taken
 
     def others(self, packages: Iterable[str]) -> dict[str, Path]:
-        """Files of all other modules looked for so far, other than installed ones and `packages`.
+        """Return the files of modules recorded so far, except installed ones and `packages`.
 
-        They stay loaded, so that a later variant uses them without looking for them again.
+        These stay loaded: a later variant that uses them triggers no new search.
         """
         known = {*packages, *sys.builtin_module_names}
         names = [name for name in self._asked if name.partition(".")[0] not in known]

@@ -1,8 +1,8 @@
-"""Keeps what was compiled, so that the same sources are not compiled again.
+"""A cache of compiled variants; unchanged sources are not compiled again.
 
-An entry is of one variant. It counts as long as all that it was made of is as it was: bt-bench, the
-suite, cases and the files that they name, the toolchain, the variant with its package of kernels,
-and the files of all other modules that it used.
+An entry holds one variant. It is valid while everything that it depends on is unchanged: bt-bench,
+the suite, the cases and the files that they name, the toolchain, the variant with its package of
+kernels, and the files of all other modules that it used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_ENTRIES = 64
 
 
 class _Entry(BaseModel):
-    """What is kept of a variant, and digests of the files of its modules by their paths."""
+    """A cache entry: a variant's census, and digests of its modules' files by path."""
 
     files: dict[str, str]
     census: StaticCensus
@@ -45,17 +45,17 @@ def take_code_census(
     on_traceback: Callable[[str], None] | None = None,
     on_compile: Callable[[Sequence[str]], None] | None = None,
 ) -> StaticCensus:
-    """As `take_census`, with the code of all kernels; compiles only what is not kept.
+    """Take a census with the code of all kernels; compile only variants missing from the cache.
 
     Args:
-        spec: gives cases and operations; its variants are ignored.
-        entries: the variants.
-        targets: what to compile for.
-        on_traceback: takes the traceback of each failure of a variant.
-        on_compile: takes the names of the variants that are about to be compiled, if any are.
+        spec: its cases and operations are used; its variants are ignored.
+        entries: the variants, at least one.
+        targets: the targets to compile for.
+        on_traceback: called with the traceback of each failure of a variant.
+        on_compile: called with the names of the variants to be compiled, if there are any.
 
     Raises:
-        UsageError: as `take_census`; if there is no variant.
+        UsageError: see `take_census`; also if nvdisasm is not found.
         BtBenchError: for a defect of bt-bench.
     """
     common = _common(spec, targets)
@@ -70,7 +70,7 @@ def take_code_census(
         for entry in missing:
             census = compiled.census.restricted(variants=[entry.name])
             found[entry.name] = census
-            # What failed may have done so for a reason that is gone next time.
+            # A failure is not cached: its cause may be gone next time.
             if all(of.failure is None for of in census.variants[0].operations):
                 _keep(keys[entry.name], entry.name, compiled)
     parts = [census for census in found.values() if census is not None]
@@ -85,7 +85,7 @@ def _folder() -> Path:
 
 
 def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
-    """What all variants have in common."""
+    """Return the parts of a cache key that all variants share."""
     cases = [
         [
             case.name,
@@ -109,7 +109,7 @@ def _identity(entry: VariantEntry) -> list[str]:
 
 
 def _read(key: str, context: dict[str, Any]) -> StaticCensus | None:
-    """What is kept under a key, if it still counts."""
+    """Return the census cached under a key; `None` if there is none, or it is out of date."""
     try:
         text = (_folder() / f"{key}.json").read_bytes()
         entry = _Entry.model_validate_json(text, context=context)
@@ -123,7 +123,7 @@ def _keep(key: str, name: str, compiled: Compiled) -> None:
     files = {path: _of_file(Path(path)) for path in compiled.files[name]}
     entry = _Entry(files=files, census=compiled.census.restricted(variants=[name]))
     folder = _folder()
-    with suppress(OSError):  # what cannot be kept is compiled again
+    with suppress(OSError):  # an entry that cannot be written is compiled again
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / f"{key}.json") as file:
             file.write(entry.model_dump_json(exclude_none=True).encode())

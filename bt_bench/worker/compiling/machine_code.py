@@ -1,6 +1,4 @@
-"""Disassembles what was compiled, beside the compiler: each kernel takes nvdisasm a third of a
-second.
-"""
+"""Disassembly of compiled kernels, in threads: nvdisasm takes a third of a second for each."""
 
 from __future__ import annotations
 
@@ -15,18 +13,18 @@ from bt_bench.results import KernelCode
 
 _THREADS = 2
 _SECONDS = 120
-# Executable and Linkable Format, 64 bits: where the header says where the table of sections is, how
-# long and how many its entries are, and which one has the names; and an entry's name, offset, size.
+# 64-bit ELF, as (offset, format). In the header: the section table's place; the size and number of
+# its entries, and the index of the section of names. In an entry: its name; its offset and size.
 _TABLE, _ENTRIES = (0x28, "<Q"), (0x3A, "<HHH")
 _NAME, _PLACE = (0x0, "<I"), (0x18, "<QQ")
 _CODE = b".text."
 
 
 def code_of(binary: bytes) -> bytes:
-    """The instructions in a cubin, without what says which lines they are from.
+    """Return the `.text` sections of a cubin, without line info.
 
     Raises:
-        ValueError: for something else than a cubin.
+        ValueError: if `binary` is not a cubin.
     """
     try:
         (table,) = struct.unpack_from(_TABLE[1], binary, _TABLE[0])
@@ -43,7 +41,7 @@ def code_of(binary: bytes) -> bytes:
 
 
 class Disassembler:
-    """Reads kernels in threads of its own.
+    """A disassembler that works in threads of its own.
 
     Raises:
         UsageError: if Triton has no nvdisasm.
@@ -63,20 +61,21 @@ class Disassembler:
         self._read: dict[str, Future[KernelCode]] = {}
 
     def begin(self, digest: str, ptx: Path, cubin: Path) -> None:
-        """Begins to read a kernel.
+        """Begin to disassemble a kernel.
 
         Args:
-            digest: of the binary.
+            digest: the binary's digest.
             ptx: file with its PTX.
             cubin: file with its binary.
         """
         self._read[digest] = self._pool.submit(self._code, ptx, cubin)
 
     def code(self, digest: str) -> KernelCode:
-        """What a kernel consists of; waits for it.
+        """Wait for a kernel's code, and return it.
 
         Raises:
-            RuntimeError: if it could not be disassembled.
+            RuntimeError: if nvdisasm failed.
+            subprocess.TimeoutExpired: if nvdisasm timed out.
         """
         return self._read[digest].result()
 

@@ -1,4 +1,4 @@
-"""The compiling process: runs a config's cases with a driver that launches nothing."""
+"""The compiling process: it runs a config's cases with a driver that launches nothing."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _CPU = torch.device("cpu")
 
 
 def main(folder: Path) -> None:
-    """Does what the request in a folder asks for, prints the answer, and ends.
+    """Serve the request in a folder, print the answer, and exit.
 
-    Code of variants has no other way to the answer than in this process, and no time after it: they
-    may have registered what runs at the end of a program.
+    Exit by `os._exit`, which skips any exit handlers that variants have registered. Programs that
+    variants start do not inherit the answer's file descriptor.
     """
     answers = _stdout_apart()
     run_suites_here()
@@ -88,15 +88,15 @@ def main(folder: Path) -> None:
 
 
 def _stdout_apart() -> int:
-    """A descriptor of stdout for the answer alone: all that is printed goes to stderr."""
-    answers = os.dup(1)  # which no process that is started from here has
+    """Return a file descriptor of stdout for the answer alone; redirect other output to stderr."""
+    answers = os.dup(1)  # not inherited by subprocesses
     os.dup2(2, 1)
     return answers
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A case whose workload is built."""
+    """A case with its workload and inputs."""
 
     spec: CaseSpec
     workload: Workload
@@ -104,13 +104,13 @@ class _Case:
 
 
 class Compiler:
-    """Compiles and records with its own driver, which it makes Triton's for the process.
+    """A compiler of all cases; it replaces Triton's driver of this process by its own.
 
     Args:
-        request: what to compile.
+        request: the variants, cases, operations and targets to compile.
 
     Attributes:
-        files: those of the modules that each variant uses, by its name.
+        files: paths of the modules that each variant uses, by the variant's name.
     """
 
     def __init__(self, request: Request) -> None:
@@ -124,20 +124,20 @@ class Compiler:
         self._recorder = Recorder(self._disassembler)
         self._driver = AheadDriver(capabilities, self._recorder.on_load, self._recorder.on_launch)
         self._watch = ImportWatch()
-        # Makes `torch.empty` fill its memory, so that contents of memory can be compared.
+        # Makes `torch.empty` fill its memory, which makes contents of memory comparable.
         torch.set_deterministic_debug_mode("warn")
         driver.set_active(self._driver)
         knobs.compilation.listener = self._recorder.on_compiled
 
     def census(self) -> StaticCensus:
-        """The census of all variants.
+        """Take the census of all variants.
 
         Raises:
-            UsageError: for a workload that cannot be built, a variant that does not import, and one
-            that uses another tree.
+            UsageError: for a workload that cannot be built, and for a variant that does not
+                import, uses another tree, or changes tools that all share.
         """
         suite = load_suite(self._request.suite)
-        driver_of(suite)  # all of the suite is loaded before anything of a variant
+        driver_of(suite)  # load the whole suite before any code of a variant
         cases = [_built(spec) for spec in self._request.cases]
         add_variants_path()
         isolation = self._request.isolation
@@ -205,7 +205,7 @@ class Compiler:
     ) -> tuple[OperationCensus, set[Kernel]]:
         where = {"operation": operation, "case": case.spec.name, "target": target}
         try:
-            # A new arm for each operation, so that none finds what another has left.
+            # A new arm for each operation: none must find state that another has left.
             arm = Arm(entry.name, variant, case.workload, _CPU)
             window = Window(target)
             with arm.guarded():
@@ -222,9 +222,9 @@ class Compiler:
             arm.finish(operation)
 
     def _modules(self, entry: VariantEntry) -> dict[str, Path]:
-        """The files of all modules that a variant uses, by name."""
+        """Return the files of all modules that a variant uses, by module name."""
         root = variants_folder(entry.package, entry.kernels).parent.parent
-        # The harness has loaded these already, so imports of a variant may find them unnoticed.
+        # `modules_of`: modules that are loaded already, whose imports the watch does not see.
         names = {*self._watch.take(entry.package), *modules_of(entry.package)}
         modules = {name: _file_of(root, name) for name in names}
         modules |= self._watch.others((entry.package, "bt_bench"))
@@ -272,7 +272,7 @@ def _file_of(root: Path, module: str) -> Path:
 
 
 def _explained(failed: ArmFailedError) -> str:
-    """Why a variant failed, and in which line; says so where a kernel does not compile."""
+    """Return the reason for a failure; for a kernel that does not compile, error and line."""
     from triton.compiler.errors import CompilationError
 
     error, reason = failed.error, failed.reason()

@@ -1,4 +1,4 @@
-"""Collects what a driver without a GPU is asked to launch, and what ptxas said of it."""
+"""A recorder of the launches of a driver without a GPU, and of ptxas's resource usage."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bt_bench.worker.machine.torch_operations import TorchOperations
 _DIGITS = 16
 
 LEAST_ADDRESS = 2**40
-"""64-bit integers from here on are taken for addresses; kernels compute with smaller ones."""
+"""64-bit integers from here up are taken for addresses; kernels compute with smaller ones."""
 
 
 def short_digest(data: bytes) -> str:
-    """First digits of a SHA-256."""
+    """Return the first 16 hex digits of a SHA-256."""
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
@@ -35,7 +35,7 @@ class Window:
     """The launches of one operation on the steps of a workload.
 
     Attributes:
-        steps: per step, launches by name.
+        steps: for each step, numbers of launches and torch operations by name.
         kernels: the kernels that were launched.
     """
 
@@ -47,11 +47,11 @@ class Window:
 
     @property
     def sequence(self) -> str:
-        """Digest of all launches, in order."""
+        """Return a digest of all launches and torch operations, in order."""
         return self._sequence.hexdigest()[:_DIGITS]
 
     def runs(self) -> list[StepLaunches]:
-        """The steps, with equal neighbours merged."""
+        """Return the steps, with equal neighbours merged."""
         runs: list[StepLaunches] = []
         for step in self.steps:
             launches = dict(sorted(step.items()))
@@ -62,18 +62,18 @@ class Window:
         return runs
 
     def begin_step(self) -> None:
-        """Begins the next step."""
+        """Begin the next step."""
         self.steps.append(Counter())
         self._note("step")
 
     def launched(self, launch: Launch, usage: Usage) -> None:
-        """Adds a launch of a kernel with this usage."""
+        """Add a launch of a kernel with this resource usage."""
         self.steps[-1][launch.kernel] += 1
         self.kernels.add(_kernel(launch, usage, self._target))
         self._note(launch.binary, launch.settings, launch.grid, _all_described(launch.arguments))
 
     def computed(self, name: str, arguments: tuple[Any, ...]) -> None:
-        """Adds an operation of torch."""
+        """Add an operation of torch."""
         self.steps[-1][f"torch.{name}"] += 1
         self._note(name, _all_described(arguments))
 
@@ -82,13 +82,13 @@ class Window:
 
 
 class Recorder:
-    """Keeps the usage of each compiled binary, and passes launches to the current window.
+    """A recorder of each binary's resource usage; it passes launches to the current window.
 
     Args:
-        disassembler: reads each compiled binary; `None`: they are not read.
+        disassembler: disassembles each compiled binary; `None`: none is disassembled.
 
     Attributes:
-        log: receives what is printed while kernels are compiled, including by ptxas.
+        log: receives the output printed while kernels are compiled, including ptxas's.
     """
 
     def __init__(self, disassembler: Disassembler | None = None) -> None:
@@ -99,7 +99,7 @@ class Recorder:
 
     @contextmanager
     def step(self, window: Window) -> Iterator[None]:
-        """Records the launches and torch operations of the `with` block as a step of a window."""
+        """Record the launches and torch operations of the `with` block as a step of a window."""
         window.begin_step()
         self._window = window
         try:
@@ -111,10 +111,10 @@ class Recorder:
     def on_compiled(
         self, *, metadata_group: dict[str, str], cache_hit: bool, **_rest: object
     ) -> None:
-        """Triton's `compilation.listener`: keeps what ptxas said of the binary.
+        """Record a binary's resource usage from ptxas's output; Triton's `compilation.listener`.
 
         Raises:
-            RuntimeError: when its output is not understood.
+            RuntimeError: if that output cannot be parsed.
         """
         log = self.log.getvalue()
         self.log.seek(0)
@@ -134,14 +134,15 @@ class Recorder:
             self._disassembler.begin(digest, ptx, cubin)
 
     def on_load(self, binary: bytes) -> str:
-        """Called with a binary before it is launched for the first time; its digest.
+        """Return the digest of a binary; the driver calls this before the binary's first launch.
 
-        Where it is read, it has line information, which differs between folders.
+        With a disassembler, binaries have line information, which differs between folders; then
+        only their instructions are digested.
         """
         return short_digest(binary if self._disassembler is None else code_of(binary))
 
     def on_launch(self, launch: Launch) -> None:
-        """Called in place of a launch; ignores launches outside of any step."""
+        """Add a launch to the current step, in place of making it; ignore it outside of steps."""
         if self._window is not None:
             self._window.launched(launch, self._usages[str(launch.binary)])
 
@@ -161,12 +162,12 @@ def _kernel(launch: Launch, usage: Usage, target: str) -> Kernel:
 
 
 def _all_described(arguments: Sequence[object]) -> object:
-    """The arguments of a call, without anything that differs between processes."""
+    """Return the arguments of a call, without anything that differs between processes."""
     return _described(arguments, frozenset(_with_addresses(arguments)))
 
 
 def _with_addresses(value: object) -> Iterator[int]:
-    """Where the memory is that may hold addresses, since one of the tensors there is int64."""
+    """Yield the start of each storage that may hold addresses: it has an int64 tensor."""
     if isinstance(value, torch.Tensor):
         if value.dtype is torch.int64:
             yield value.untyped_storage().data_ptr()
@@ -187,9 +188,9 @@ def _described(value: object, with_addresses: frozenset[int]) -> object:
 
 
 def _contents(tensor: torch.Tensor, with_addresses: frozenset[int]) -> str:
-    """Digest of the memory behind a tensor, with addresses in it numbered."""
+    """Return a digest of a tensor's whole storage, with addresses replaced by numbers."""
     storage = tensor.untyped_storage()
-    # Without operations of torch, which would count as the variant's.
+    # Not by operations of torch, which would count as the variant's.
     data = ctypes.string_at(storage.data_ptr(), storage.nbytes())
     if storage.data_ptr() in with_addresses:
         words = len(data) // 8
@@ -199,7 +200,7 @@ def _contents(tensor: torch.Tensor, with_addresses: frozenset[int]) -> str:
 
 
 def number_addresses(values: np.ndarray) -> np.ndarray:
-    """Replaces addresses by numbers, in the order of their first occurrence."""
+    """Replace addresses by numbers, in the order of their first occurrence."""
     at = values >= LEAST_ADDRESS
     if not at.any():
         return values

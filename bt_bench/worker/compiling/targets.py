@@ -1,4 +1,4 @@
-"""The GPUs that kernels can be compiled for, and the shared memory of each."""
+"""The GPUs that kernels can be compiled for, and their shared memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_SHARED_BYTES = {
 
 
 def capability_of(target: str) -> int:
-    """The compute capability of a target such as `sm_90`.
+    """Return the compute capability of a target: 90 for `sm_90`.
 
     Raises:
-        UsageError: for one that is not known here.
+        UsageError: for an unknown target.
     """
     known = {f"sm_{capability}": capability for capability in MAX_SHARED_BYTES}
     if target not in known:

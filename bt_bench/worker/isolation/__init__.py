@@ -1,1 +1,1 @@
-"""Keeps arms apart from each other and from the harness, and names whose code did what."""
+"""Isolation of arms from each other and from the harness, and attribution of errors to code."""

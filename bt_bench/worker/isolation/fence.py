@@ -1,9 +1,9 @@
-"""Keeps the process of one revision to its own tree; see `bt_bench.variants.isolation`.
+"""A fence that keeps a revision's process to its own tree; see `bt_bench.variants.isolation`.
 
-Whatever leads to the user's checkout is redirected to the same place in the process's own tree: the
-module path, finders of editable installs, the working directory. The gate refuses to judge if
-something comes from another tree all the same. For that the fence looks at loaded modules, at
-mapped libraries and, in processes that are not timed, at every file that a variant opens.
+Paths that lead to the user's checkout are redirected to the same place in the process's own tree:
+the module path, finders of editable installs, and the working directory. If a file of another tree
+is used all the same, the gate refuses to judge. To detect that, the fence inspects loaded modules,
+mapped libraries and, in processes that are not timed, every file that a variant opens.
 """
 
 from __future__ import annotations
@@ -42,34 +42,37 @@ from bt_bench.worker.machine import activity
 
 _SHOWN = 3
 _MAPS = Path("/proc/self/maps")
-# Events whose first arguments are a program, its arguments, and its working directory.
+# Audit events whose first arguments are a program, its arguments, and its working directory.
 _STARTING = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
 _LINKING = frozenset({"os.link", "os.symlink", "os.rename"})  # two paths
 _AUDITED = _STARTING | _LINKING | {"open", "ctypes.dlopen", "os.listdir", "os.scandir"}
 _AUDITED |= {"sqlite3.connect"}
-# In each process the one tool's.
+# bt-bench itself, the same in all processes.
 _OF_THE_TOOL = frozenset({"bt_bench", "__mp_main__", "__main__"})
 _LED_LOADERS = (SourceFileLoader, FreshSourceLoader, ExtensionFileLoader)
 
 
 class Fence:
-    """Redirects a process to its own tree, and keeps what it has used of other trees.
+    """A redirection of a process to its own tree, with a record of files used of other trees.
 
     Args:
-        isolation: what the process may use.
+        isolation: the files that the process may use.
+
+    Attributes:
+        names: names of modules loaded for this side; another side may have the same names.
+        is_up: whether imports are redirected.
     """
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
         self._found: dict[str, None] = {}
         self._searching = False
-        # Modules that were loaded for this side, by name; another side may have the same names.
         self.names: set[str] = set()
         self.is_up = True
         self._thread = threading.get_ident()
 
     def put_up(self) -> None:
-        """Redirects everything to the own tree; the harness itself must be imported before.
+        """Redirect everything to the own tree; the harness itself must be imported before.
 
         Raises:
             UsageError: for a module of another tree that is loaded already.
@@ -77,12 +80,12 @@ class Fence:
         isolation = self._isolation
         self._lead_path()
         os.environ.update(isolation.environment(os.environ))
-        # Modules of the own tree are recompiled; this is for code that names its loader itself.
+        # Modules of the own tree are recompiled; the prefix is for code that chooses its loader.
         sys.pycache_prefix = str(isolation.caches / "bytecode")
         here = isolation.mapped(_real(""))
         if here is not None:
             os.chdir(here if here.is_dir() else isolation.own)
-        # Functions of a variant may also import later, and then from the variant's own tree too.
+        # A variant's functions may import later, too, and must then find the variant's own tree.
         for name in modules_of(isolation.package):
             del sys.modules[name]
         sys.path_hooks.insert(0, self._hook)
@@ -94,13 +97,13 @@ class Fence:
         self.refuse()
 
     def refuse(self, libraries: Collection[str] | None = None) -> None:
-        """Raises if the process has used another tree.
+        """Raise if the process has used another tree.
 
         Args:
-            libraries: files that this side has mapped; `None`: all that the process has.
+            libraries: files that this side has mapped; `None`: all files that the process has.
 
         Raises:
-            UsageError: naming the files and how they came to be used.
+            UsageError: names the files and how they came to be used.
         """
         self._look_at_modules()
         self._look_at_libraries(mapped_files() if libraries is None else libraries)
@@ -116,13 +119,17 @@ class Fence:
             )
 
     def lead(self, name: str, spec: ModuleSpec) -> ModuleSpec | None:
-        """The counterpart in the own tree of a module that was found in another tree.
+        """Redirect a module that was found in another tree to its counterpart in the own tree.
+
+        Args:
+            name: the module's full name.
+            spec: the spec that a finder returned.
 
         Returns:
-            `None` for a module that may be loaded as it was found.
+            The counterpart's spec; `None` for a module that may be loaded as found.
 
         Raises:
-            ModuleNotFoundError: where the own tree has no such file.
+            ModuleNotFoundError: if the own tree has no such file.
         """
         isolation = self._isolation
         places = list(spec.submodule_search_locations or ())
@@ -167,7 +174,7 @@ class Fence:
 
     @contextmanager
     def searching(self) -> Iterator[bool]:
-        """Yields whether to redirect a search: not if it is nested, or no variant runs."""
+        """Yield whether to redirect a search: not if it is nested, or no variant runs."""
         free = not self._searching and activity.current().place is not None
         before, self._searching = self._searching, True
         try:
@@ -179,8 +186,8 @@ class Fence:
         isolation = self._isolation
         led = [place for entry in sys.path for place in self._led(entry)]
         sys.path[:] = [*map(str, isolation.path), *led]
-        # An interpreter that a variant starts sets up the path files and finders of editable
-        # installs again, which lead to the checkout; PYTHONPATH takes precedence over them.
+        # If a variant starts an interpreter, path files and finders of editable installs lead it
+        # to the checkout again. PYTHONPATH takes precedence over them.
         ours = [entry for entry in led if isolation.is_own(_real(entry))]
         for module in list(sys.modules.values()):
             if module.__name__.startswith("__editable__"):
@@ -192,7 +199,11 @@ class Fence:
             os.environ["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(ours), *before])
 
     def _led(self, entry: str) -> list[str]:
-        """Redirect an entry of the module path to the own tree, whether or not that has it."""
+        """Redirect an entry of the module path to the own tree, even if the place does not exist.
+
+        An installed folder that also holds tracked sources becomes two entries: its counterpart in
+        the own tree, then itself.
+        """
         real = _real(entry)
         mapped, beside = self._isolation.mapped(real), self._isolation.beside(real)
         if beside is not None:
@@ -200,9 +211,13 @@ class Fence:
         return [entry if mapped is None else str(mapped)]
 
     def _hook(self, folder: str) -> FileFinder:
-        """Finds modules of the own tree without cached bytecode."""
+        """Return a finder for a folder of the own tree that ignores cached bytecode.
+
+        Raises:
+            ImportError: for any other folder; `sys.path_hooks` then tries the next hook.
+        """
         real = _real(folder)
-        # `Path.is_dir` raises for names that are too long, and all imports would fail.
+        # `Path.is_dir` raises for names that are too long, which would break all imports.
         if not self._isolation.is_own(real) or not os.path.isdir(real):  # noqa: PTH112
             raise ImportError("not in the own tree", path=folder)
         return FileFinder(
@@ -213,7 +228,10 @@ class Fence:
         )
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        """A hook for `sys.addaudithook`; an exception in it would hit the variant."""
+        """Record files of other trees, as a hook for `sys.addaudithook`.
+
+        Exceptions are suppressed: they would be raised in the variant's code.
+        """
         if event not in _AUDITED or self._searching or self._is_of_the_tool():
             return
         with suppress(Exception):
@@ -227,11 +245,11 @@ class Fence:
                     self._note("opens", what)
 
     def _is_of_the_tool(self) -> bool:
-        """Whether no variant runs; in a thread that is not the tool's, one always may."""
+        """Return whether only bt-bench runs; in a thread not its own, a variant always may."""
         return activity.current().place is None and threading.get_ident() == self._thread
 
     def _note_word(self, word: object) -> None:
-        """Notes paths in a word of a command line, anywhere in it."""
+        """Record paths of other trees anywhere in a word of a command line."""
         if not isinstance(word, str | bytes | os.PathLike):
             return
         text = os.fsdecode(word)
@@ -269,7 +287,7 @@ class Fence:
                 ] = None
 
     def _is_a_copy(self, name: str, file: str) -> bool:
-        """Whether an installed module is a copy of one of the repository's, by origin or name."""
+        """Return whether an installed module is a copy of the repository's, by origin or name."""
         isolation = self._isolation
         if isolation.is_own(_real(file)) or "-packages" not in file:
             return False
@@ -281,26 +299,26 @@ class Fence:
         )
 
     def _look_at_libraries(self, files: Collection[str]) -> None:
-        """Notes mapped libraries of other trees, whoever loaded them; finders miss these."""
+        """Record mapped libraries of other trees, including those that no finder has seen."""
         for file in sorted(files):
             owner = self._isolation.owner_of(file)
             if owner is not None:
                 self._found[f"library {file} is loaded, a file of {owner}"] = None
 
     def owns(self, module: ModuleType) -> bool:
-        """Whether a module is a file of the own tree."""
+        """Return whether a module is a file of the own tree."""
         file = getattr(module, "__file__", None)
         return isinstance(file, str) and self._isolation.is_own(_real(file))
 
     def keep(self, name: str, spec: ModuleSpec) -> None:
-        """Remembers a module of the own tree, which no other side may find by its name."""
+        """Record the name of a module of the own tree; no other side may find it by that name."""
         places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
         if any(place and self._isolation.is_own(_real(place)) for place in places):
             self.names.add(name)
 
 
 class _Leading(MetaPathFinder):
-    """Lets all other finders search, and redirects what they find to the own tree."""
+    """A finder that lets all others search, and redirects their results to the own tree."""
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
@@ -308,7 +326,7 @@ class _Leading(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Redirects a module of another tree; otherwise leaves it to the other finders."""
+        """Redirect a module of another tree; leave any other module to the other finders."""
         with self._fence.searching() as free:
             if not (free and self._fence.is_up):
                 return None
@@ -325,7 +343,7 @@ class _Leading(MetaPathFinder):
 
 
 def mapped_files() -> set[str]:
-    """Files that are mapped into this process, as far as the system says."""
+    """Return the files mapped into this process; none if `/proc/self/maps` cannot be read."""
     try:
         lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -339,7 +357,7 @@ def _listed(words: object) -> list[object]:
 
 
 def _real(path: str) -> str:
-    """A path without symlinks; an empty one is the working directory, as in `sys.path`."""
+    """Resolve symlinks in a path; an empty one is the working directory, as in `sys.path`."""
     return _resolved(str(Path.cwd() / path))
 
 
@@ -350,16 +368,16 @@ def _resolved(path: str) -> str:
 
 @lru_cache
 def _installed_from(isolation: Isolation) -> frozenset[str]:
-    """Top-level modules that pip has copied from the repository into site-packages."""
+    """Return the top-level modules that pip has copied from the repository to site-packages."""
     names: set[str] = set()
     for distribution in metadata.distributions():
-        with suppress(Exception):  # broken metadata is not our concern
+        with suppress(Exception):  # skip broken metadata
             text = distribution.read_text("direct_url.json")
             origin = json.loads(text) if text else {}
             url = urlsplit(origin.get("url", ""))
             if url.scheme != "file":
                 continue
-            # Also for editable installs, whose compiled modules are copied.
+            # Editable installs count too: their compiled modules are copied.
             if Path(unquote(url.path)).resolve().is_relative_to(isolation.repository):
                 parts = [file.parts[0] for file in distribution.files or []]
                 names |= {inspect.getmodulename(part) or part for part in parts}

@@ -1,8 +1,8 @@
-"""What all code of a process shares, and who has changed it.
+"""State that all code of a process shares, and changes to it.
 
-A gate measures two revisions in one process, so whatever one of them changes for the whole process
-reaches the other. `GlobalState.now()` reads what can be changed from Python and would change times;
-`changes_since` names what differs. A revision that changes any of it is measured in a process of
+A gate measures two revisions in one process; a change that one makes to the whole process affects
+the other. `GlobalState.now()` reads the state that Python code can change and that affects times;
+`changes_since` names the differences. A revision that changes any of it is measured in a process of
 its own. `docs/gate-statistics.md` has the list.
 """
 
@@ -31,14 +31,20 @@ from bt_bench.worker.isolation.module_readings import (
 )
 
 _SHOWN = 4
-# Where modules and cached binaries are: of each side's world, and without weight for times.
+# Places of modules and cached binaries; each side's world has its own, and times do not depend on
+# them.
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
 _PATCHED = "patched modules"  # the area
 
 
 @dataclass(frozen=True)
 class GlobalState:
-    """A reading; each area has values by name. Modules are an area that is compared one by one."""
+    """A reading of the state.
+
+    Args:
+        areas: values by area and name.
+        modules: readings by module; they form one more area.
+    """
 
     areas: Mapping[str, Mapping[str, object]]
     modules: Mapping[str, ModuleReading]
@@ -51,12 +57,12 @@ class GlobalState:
         areas: Collection[str] | None = None,
         known: GlobalState | None = None,
     ) -> GlobalState:
-        """Reads it.
+        """Read the current state.
 
         Args:
-            ignored: names in the environment that belong to a side, and may differ.
-            areas: which to read besides the modules; `None`: all.
-            known: an earlier reading. Modules that are as they were then are not read again.
+            ignored: environment variables that belong to a side, and may differ.
+            areas: the areas to read besides the modules; `None`: all.
+            known: an earlier reading; modules that have not changed since are not read again.
         """
         left_out = _OF_ITS_WORLD.union(ignored)
         readings: dict[str, Callable[[], Mapping[str, object]]] = {
@@ -75,7 +81,7 @@ class GlobalState:
         )
 
     def changes_since(self, before: GlobalState) -> list[str]:
-        """What differs, an area each with the names: `torch (num_threads)`."""
+        """Return the differences, one text for each area with its names: `torch (num_threads)`."""
         found = []
         now = {**self.areas, _PATCHED: unlike(self.modules, before.modules)}
         then = {**before.areas, _PATCHED: unlike(before.modules, self.modules)}
@@ -85,7 +91,8 @@ class GlobalState:
                 f"{name.removesuffix(MODULE)}." for name in values if _is_new_module(name, known)
             )
             names = [n for n in known if n not in values or not _same(known[n], values[n])]
-            # A module may be loaded late, by whoever comes first; a thread must not start.
+            # A new name, such as a thread's, is a change. In these areas it usually is not: a
+            # module may be loaded late, by whichever side needs it first.
             if area not in (_PATCHED, "torch", "the GPU's limits", "Triton's knobs"):
                 names += [name for name in values if name not in known]
             else:
@@ -115,9 +122,9 @@ def _is_new_module(name: str, known: Mapping[str, object]) -> bool:
 
 
 def _shadows(name: str) -> bool:
-    """Whether a new name in a module or a class takes the place of one that was found before.
+    """Return whether a new name in a module or a class may hide one that was found before.
 
-    A class finds its attributes in its bases too, and a module its functions in `builtins`.
+    A class finds attributes in its bases, too, and a module finds functions in `builtins`.
     """
     return name.endswith("(added)") or hasattr(builtins, name.rpartition(".")[2])
 
@@ -199,7 +206,8 @@ def _torch(path: str, *arguments: object) -> Callable[[], object]:
     return read
 
 
-# torch registers these itself when its compiler or `torch.distributed` is loaded; none is aten's.
+# torch itself registers these when its compiler or `torch.distributed` is loaded; aten's are not
+# among them.
 _NAMESPACES_LOADED_LATE = frozenset(
     {
         *("quantized_decomposed", "prims", "streams", "symm_mem", "fsdp", "flex_lib", "inductor"),
@@ -210,9 +218,10 @@ _NAMESPACES_LOADED_LATE = frozenset(
 
 
 def _operators() -> dict[str, object]:
-    """What Python code has registered with torch's dispatcher, by name and dispatch key.
+    """Return Python's registrations with torch's dispatcher, by name and dispatch key.
 
-    Operators are the process's: of two revisions that register one name, both run the last.
+    Operators belong to the process: if two revisions register the same name, both run the last
+    one.
     """
     library = sys.modules.get("torch.library")
     custom = sys.modules.get("torch._library.custom_ops")
@@ -230,7 +239,7 @@ def _operators() -> dict[str, object]:
 def _stream() -> object:
     torch = sys.modules["torch"]
     if not torch.cuda.is_initialized():
-        return 0, 0  # as they are then: to make a first use of CUDA changes nothing
+        return 0, 0  # the initial values: a first use of CUDA is no change
     stream = torch.cuda.current_stream()
     return stream.cuda_stream, torch.cuda.current_device()
 
@@ -267,8 +276,8 @@ def _has_context() -> bool:
     return torch is not None and bool(torch.cuda.is_initialized())
 
 
-# Numbers of `cudaLimit` in driver_types.h. The share of the L2 cache that is set aside for
-# persisting lines is one of them: it takes lines away from everybody.
+# Numbers of `cudaLimit` in driver_types.h. One is the share of the L2 cache set aside for
+# persisting lines, which takes lines away from all other code.
 _LIMITS = {
     "cudaLimitStackSize": 0,
     "cudaLimitPrintfFifoSize": 1,
@@ -296,7 +305,7 @@ _DEVICE: dict[str, Callable[[], object]] = {
 
 
 def _knobs() -> Iterator[tuple[str, object]]:
-    """Triton's settings, and the hooks in them by identity."""
+    """Yield Triton's settings by name, with their hooks by identity."""
     knobs = sys.modules.get("triton.knobs")
     if knobs is None:
         return
@@ -304,7 +313,7 @@ def _knobs() -> Iterator[tuple[str, object]]:
         if not isinstance(group, getattr(knobs, "base_knobs", ())):
             continue
         for name in dir(type(group)):
-            # The cache of binaries lies elsewhere for each side; the environment is compared.
+            # Each side has its own cache of binaries; the environment is an area of its own.
             if name.startswith("_") or group_name == "cache":
                 continue
             with suppress(Exception):
@@ -314,7 +323,10 @@ def _knobs() -> Iterator[tuple[str, object]]:
 
 
 def _frozen(value: object) -> object:
-    """Something that can be compared: plain values as they are, what is called by identity."""
+    """Return a comparable form of a value: plain values as they are, containers by `repr`.
+
+    Chains of hooks become the ids of their hooks; anything else becomes its own id.
+    """
     if value is None or isinstance(value, PLAIN):
         return value
     calls = getattr(value, "calls", None)  # a chain of hooks

@@ -1,4 +1,4 @@
-"""Where in a user's file an exception was raised, and by what, whatever Triton wraps it in."""
+"""Places in users' files where exceptions were raised, and the causes that Triton has wrapped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Place:
 
     Args:
         path: the file.
-        line: counts from 1.
-        function: that the line is in; kernels are functions too.
+        line: the line's number, from 1.
+        function: the function that contains the line; kernels are functions too.
     """
 
     path: Path
@@ -32,7 +32,7 @@ class Place:
 
     @property
     def source(self) -> str:
-        """The line as it is in the file, cut if it is long; empty if there is no such file."""
+        """Return the line's text, stripped, and cut if it is long; empty if there is no file."""
         source = linecache.getline(str(self.path), self.line).strip()
         return source if len(source) <= LONGEST_SOURCE else source[: LONGEST_SOURCE - 1] + "…"
 
@@ -43,16 +43,16 @@ class Place:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What a user's code raised, without the errors of Triton that it is wrapped in."""
+    """Return the exception that a user's code raised, without Triton's wrapping errors."""
     while _is_of_triton(error, "InterpreterError", "CompilationError") and error.__cause__:
         error = error.__cause__
     return error
 
 
 def summary_of(error: BaseException) -> str:
-    """The type of an exception and the first line of what it says, without Triton's wrapping.
+    """Return an exception's type and the first line of its message, without Triton's wrapping.
 
-    It begins with whose fault it is where only Triton's interpreter rejects a line of a kernel.
+    If only Triton's interpreter rejects a line of a kernel, the summary begins with that.
     """
     if is_of_interpreter(error):
         return f"{ONLY_INTERPRETED}: {_summary_of(cause_of(error))}"
@@ -60,10 +60,9 @@ def summary_of(error: BaseException) -> str:
 
 
 def is_of_interpreter(error: BaseException) -> bool:
-    """Tell whether Triton's interpreter lacks something that a kernel uses; a GPU may have it.
+    """Return whether Triton's interpreter lacks a feature that a kernel uses; a GPU may have it.
 
-    Other errors that the interpreter raises, such as for shapes that do not fit, may be the
-    compiler's too.
+    Other errors of the interpreter, such as for mismatched shapes, may be the compiler's too.
     """
     if not _is_of_triton(error, "InterpreterError"):
         return False
@@ -77,7 +76,7 @@ def is_of_interpreter(error: BaseException) -> bool:
         case AttributeError():
             return "InterpreterBuilder" in text_of(cause)
         case ValueError():
-            # Functions of the language that the interpreter does not know, as in tl.extra.
+            # A function of the language that the interpreter lacks, such as those in `tl.extra`.
             return "`_semantic` argument" in text_of(cause)
     return False
 
@@ -85,36 +84,36 @@ def is_of_interpreter(error: BaseException) -> bool:
 def _summary_of(error: BaseException) -> str:
     text = first_line(error)
     if _is_of_triton(error, "CompilationError"):
-        # It begins with where in the kernel, which `place_of` knows better.
+        # The full text begins with a place in the kernel, which `place_of` reports better.
         text = (getattr(error, "error_message", None) or text).partition("\n")[0]
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
 def place_of(error: BaseException) -> Place | None:
-    """The innermost line of a user's code that an exception has passed.
+    """Return the innermost line of a user's code that an exception has passed through.
 
-    Kernels come with their own lines, also if they are interpreted or do not compile. The suite's
-    package of kernels counts only where there is no code of a variant, and any other code, such as
-    bt-bench's or torch's, only where there is neither.
+    A kernel's own lines are found even if it is interpreted or does not compile. A line of the
+    suite's package of kernels is returned only if there is none of a variant; a line of any other
+    code, such as bt-bench's or torch's, only if there is neither.
 
     Args:
-        error: as it was caught.
+        error: the exception as it was caught.
 
     Returns:
-        `None` if it has not been raised.
+        The line; `None` if the exception has no traceback.
     """
     places = list(_places(error))
     return max(places, key=lambda place: _rank(place.path), default=None)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says."""
+    """Return the first line of an exception's message."""
     return (text_of(error).splitlines() or [""])[0]
 
 
 def _places(error: BaseException) -> Iterator[Place]:
-    """The lines that an exception has passed, the innermost first."""
+    """Yield the lines that an exception has passed through, the innermost first."""
     chain = [error]
     while chain[-1] is not cause_of(error):
         assert chain[-1].__cause__ is not None
@@ -130,9 +129,9 @@ def _places(error: BaseException) -> Iterator[Place]:
 
 
 def _compiled(error: BaseException, path: Path) -> Place | None:
-    """The line of a kernel that does not compile, if the kernel is in a file.
+    """Return the line of a kernel that does not compile, if the kernel is in this file.
 
-    Triton keeps no frames of its compiler in what it raises, but the text of the kernel.
+    Triton's exception has no frame of the kernel; it has the kernel's source and a line number.
     """
     source, line = (
         getattr(error, "src", None),
@@ -146,7 +145,7 @@ def _compiled(error: BaseException, path: Path) -> Place | None:
 
 
 def _packages_of(files: Iterable[Path]) -> Iterator[Path]:
-    """All files of the packages of kernels: what launches a kernel may be in another one."""
+    """Yield all files of the packages of kernels: a kernel may be launched from another file."""
     roots = {
         Path(*file.parts[: file.parts.index(suite.package) + 1])
         for suite in loaded_suites()
@@ -172,7 +171,7 @@ def _not_of_users() -> tuple[Path, ...]:
 
 
 def _is_of_triton(error: BaseException, *names: str) -> bool:
-    """Whether an exception is of one of Triton's types; Triton need not be loaded for that."""
+    """Return whether an exception is of one of Triton's types, without importing Triton."""
     return any(
         kind.__name__ in names and kind.__module__.startswith("triton.")
         for kind in type(error).__mro__

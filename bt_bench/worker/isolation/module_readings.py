@@ -1,4 +1,4 @@
-"""Which functions and classes of watched modules run, by identity, to see what is exchanged."""
+"""Readings of the functions and classes in watched modules, by identity, to detect exchanges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from operator import attrgetter, is_, methodcaller
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
-# Modules whose functions and classes everything runs through. What a process has not loaded is not
-# compared; a submodule that is loaded later adds a name to its package, which is no change.
+# Modules whose functions and classes all code uses. Modules that are not loaded are not compared. A
+# submodule that is loaded later adds a name to its package, which is no change.
 WATCHED_MODULES = (
     *("builtins", "time", "gc", "sys", "os", "threading", "functools", "random", "signal"),
     *("collections", "contextlib", "copy", "itertools", "math", "operator", "weakref", "array"),
@@ -22,12 +22,12 @@ WATCHED_MODULES = (
     *("triton.compiler.compiler", "triton.backends.nvidia.driver", "triton.knobs"),
 )
 WATCHED_PACKAGES = ("bt_bench",)
-# torch's compiler wraps these when it is loaded, by whoever comes first.
+# torch's compiler wraps these when it is loaded, whichever code loads it first.
 _WRAPPED_LATE = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
-# `torch.FloatTensor` and 26 more have 687 members each, which no tensor that anybody makes uses.
+# `torch.FloatTensor` and 26 more have 687 members each, which no tensor uses.
 _OLD_TENSOR_TYPES = "tensortype"
 _WITHOUT_WEIGHT = frozenset({"sys.excepthook", "sys.unraisablehook"})
-MODULE = " (module)"  # what follows the name of one that is loaded
+MODULE = " (module)"  # suffix of the names of loaded modules in readings
 PLAIN = (bool, int, float, str)
 
 _WATCHED = frozenset({*WATCHED_MODULES, *WATCHED_PACKAGES})
@@ -35,7 +35,7 @@ _WITHIN = tuple(f"{package}." for package in WATCHED_PACKAGES)
 
 
 def read_modules(known: Mapping[str, ModuleReading]) -> dict[str, ModuleReading]:
-    """Readings of the watched modules; a known one where nothing that it rests on has changed."""
+    """Read the watched modules; reuse a known reading if nothing that it rests on has changed."""
     readings: dict[str, ModuleReading] = {}
     for name, module in list(sys.modules.items()):
         if name in _WATCHED or name.startswith(_WITHIN):
@@ -50,7 +50,7 @@ def read_modules(known: Mapping[str, ModuleReading]) -> dict[str, ModuleReading]
 def unlike(
     readings: Mapping[str, ModuleReading], others: Mapping[str, ModuleReading]
 ) -> dict[str, object]:
-    """What was read of the modules that the others have no such reading of."""
+    """Return the values, by name, of the readings that `others` does not share."""
     found: dict[str, object] = {}
     for name, reading in readings.items():
         if others.get(name) is not reading:
@@ -59,17 +59,22 @@ def unlike(
 
 
 class ModuleReading:
-    """Functions and classes of a module, by identity of what runs.
+    """The functions and classes of a module, by the identity of the code that runs.
 
-    It takes long to make; whether it still holds is quickly found out, since that names nothing.
+    A reading takes long to make. `holds_for` is quick, since it builds no names.
 
     Args:
+        module: the module to read.
         seen: ids of classes whose members are read with another module.
+
+    Attributes:
+        classes: names and classes whose members are read here, by id.
+        values: identities of functions, methods and classes, and values of constants, by name.
     """
 
     def __init__(self, module: ModuleType, seen: Collection[int]) -> None:
         self._module = module
-        self.classes: dict[int, tuple[str, type]] = {}  # whose members are read here
+        self.classes: dict[int, tuple[str, type]] = {}
         in_module = list(vars(module).items())
         for name, value in in_module:
             place = f"{module.__name__}.{name}"
@@ -88,13 +93,13 @@ class ModuleReading:
         self._cells = [cell for each in self._functions for cell in each.__closure__ or ()]
         self._objects = [value for _, value in in_module if _is_loose(value)]
         self._descriptors = list(filter(_is_loose, in_classes))
-        # Before the values: of what changes in between, the next look sees the difference.
+        # Before the values: the next look then detects a change made in between.
         self._sizes = list(map(len, self._scopes))
         self._ground = list(self._look())
         self.values = {f"{module.__name__}{MODULE}": True, **dict(self._read())}
 
     def holds_for(self, module: ModuleType) -> bool:
-        """Whether reading the module again would find the same."""
+        """Return whether reading the module again would give the same values."""
         return (
             module is self._module
             and list(map(len, self._scopes)) == self._sizes
@@ -102,9 +107,10 @@ class ModuleReading:
         )
 
     def _look(self) -> Iterator[object]:
-        """All objects that the reading rests on. As long as they are kept, no other has their id.
+        """Yield all objects that the reading rests on; while they are kept, their ids are unique.
 
-        Which functions and cells there are follows from the values and what descriptors give.
+        Functions and cells need no lookup: they are determined by the scopes' values and by the
+        results of descriptors, which are compared too.
         """
         return chain(
             chain.from_iterable(self._scopes),
@@ -132,11 +138,11 @@ class ModuleReading:
 
 
 _IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
-_WRAPPERS = (staticmethod, classmethod, property)  # what they hold changes if `__init__` is called
+_WRAPPERS = (staticmethod, classmethod, property)  # `__init__` replaces the function that they hold
 
 
 def _is_loose(value: object) -> bool:
-    """Whether what runs for it may change though it stays the same object."""
+    """Return whether an object may run other code later while it stays the same object."""
     return isinstance(value, _WRAPPERS) or not type(value).__flags__ & _IMMUTABLE_TYPE
 
 
@@ -148,18 +154,18 @@ def members(place: str, owner: type) -> Iterator[tuple[str, object]]:
             is_function = isinstance(method, FunctionType)
             yield f"{place}.{name}", code_of(method) if is_function else id(method)
             names.append(name)
-    # A method that is added hides that of a base class.
+    # An added method hides a base class's method.
     yield f"{place} (its methods)", tuple(sorted(names))
 
 
 def _method(value: Any) -> Any:
-    """What runs for an attribute of a class; `None` if nothing does."""
+    """Return the callable behind an attribute of a class; `None` for data and classes."""
     inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
     return inner if callable(inner) and not isinstance(inner, type) else None
 
 
 def code_of(function: FunctionType) -> tuple[int, ...]:
-    """A function can be exchanged whole, or be given other code, defaults or captured values."""
+    """Return the ids of a function, its code, defaults and captured values: all can be replaced."""
     cells = function.__closure__ or ()
     return (
         id(function),

@@ -1,4 +1,4 @@
-"""Notices what the arms of a process change of what all of them share, and when."""
+"""Watches on state that all arms of a process share: which arm changed it, and when."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CODE = "code of variants"  # the area
 
 
 class StateWatch:
-    """Compares the global state of a process with what it was before any arm was imported.
+    """A watch that compares a process's global state with its state before any arm was imported.
 
     Args:
-        ignored: names in the environment that belong to a side, and may differ.
+        ignored: environment variables that belong to a side, and may differ.
     """
 
     def __init__(self, ignored: Collection[str] = ()) -> None:
@@ -27,7 +27,7 @@ class StateWatch:
         self._by_arm: dict[str, tuple[str, ...]] = {}
 
     def imported(self, arm: str, copies: Sequence[type]) -> None:
-        """Notes what importing an arm has changed, and looks at its classes from now on."""
+        """Record the changes that importing an arm has made, and watch its classes from now on."""
         now = self._now()
         if changes := now.changes_since(self._last):
             self._by_arm[arm] = tuple(changes)
@@ -36,7 +36,7 @@ class StateWatch:
         self._last = replace(now, areas={**now.areas, _CODE: code})
 
     def changes(self) -> dict[str, tuple[str, ...]]:
-        """Per arm what importing it has changed; under `""` what has changed since."""
+        """Return the changes that each arm's import has made; those made later are under `""`."""
         since = tuple(self._now().changes_since(self._last))
         return self._by_arm | ({"": since} if since else {})
 
@@ -50,27 +50,27 @@ class StateWatch:
         return replace(state, areas={**state.areas, _CODE: code})
 
 
-# Areas of what checks and measurements rest on, besides the modules. Others are a variant's own
-# affair: it may start threads, say, that wait, or register operators.
+# Areas that checks and measurements rest on, besides the modules. A variant may change the others:
+# it may start threads that wait, for example, or register operators.
 _TOOLS = ("Python", "torch", "the GPU's limits", "Triton's knobs")
 _IDLE_SECONDS = (0.03, 0.3)  # threads of libraries may spin for some 0.2 s after their work
 _BUSY_SHARE = 0.1  # of that time, in other threads
 
 
 class ToolWatch:
-    """Notices variants that change what checks and clocks are made of.
+    """A watch on the objects that checks and clocks rest on.
 
-    To be made before any variant is imported.
+    It has to be made before any variant is imported.
     """
 
     def __init__(self) -> None:
         self._first = self._last = GlobalState.now(areas=_TOOLS)
 
     def refuse(self) -> None:
-        """Raises if anything has changed since it was made.
+        """Refuse any change since the watch was made, and threads that are busy now.
 
         Raises:
-            TamperedError: naming what has.
+            TamperedError: names the changes.
         """
         self._last = GlobalState.now(areas=_TOOLS, known=self._last)
         found = self._last.changes_since(self._first)
@@ -85,7 +85,7 @@ class ToolWatch:
 
 
 def others_are_busy() -> bool:
-    """Whether other threads of the process work while this one sleeps for a moment."""
+    """Return whether other threads of the process work while this one sleeps for a moment."""
     for seconds in _IDLE_SECONDS:
         started_s = time.process_time()
         time.sleep(seconds)
@@ -95,24 +95,24 @@ def others_are_busy() -> bool:
 
 
 class TamperedError(Exception):
-    """A variant has changed tools that all share."""
+    """A variant has changed tools that all share, or its threads do not rest."""
 
 
 class Stopwatch:
-    """How much of the process's CPU time other threads than this one have used."""
+    """A stopwatch of the CPU time that threads other than this one use."""
 
     def __init__(self) -> None:
         self._process_s, self._own_s = time.process_time(), time.thread_time()
 
     def share_of_others(self) -> float:
-        """Since the beginning: 0 if no other thread ran."""
+        """Return their share of the process's CPU time so far; 0 if no other thread ran."""
         process_s = time.process_time() - self._process_s
         own_s = time.thread_time() - self._own_s
         return max(0.0, process_s - own_s) / process_s if process_s > 0 else 0.0
 
 
 def _code_of_arm(arm: str, copies: Sequence[type]) -> dict[str, object]:
-    """Of each class of an arm: its members, and the functions and classes that they use."""
+    """Return the code ids of an arm's classes: members, and functions and classes they use."""
     return {
         place: code
         for number, variant in enumerate(copies)
@@ -121,9 +121,9 @@ def _code_of_arm(arm: str, copies: Sequence[type]) -> dict[str, object]:
 
 
 def _code_of_copy(arm: str, variant: type) -> Iterator[tuple[str, object]]:
-    """Members of a class and its bases, and what lies in the modules that their code reaches.
+    """Yield members of a class and its bases, and functions and classes in modules they reach.
 
-    Only modules of its own package and file; each copy has its own of these.
+    Only modules of the class's own packages count; each copy has its own set of these.
     """
     owners = list(variant.__mro__[:-1])
     own = {owner.__module__.partition(".")[0] for owner in owners} - {"abc", "typing"}

@@ -1,11 +1,11 @@
 """Several revisions in one process, each with modules, paths and caches of its own.
 
-Pairs of figures from one process are worth far more than pairs from two
-(`docs/gate-statistics.md`), but two trees in one process lead to each other: by the names of
-modules, by the module path, by the environment, by the working directory. So each side has a world
-of its own, which is in place whenever code of one of its arms runs, and is taken away before code
-of another side does. What is installed, and the state that torch, Triton and Python themselves
-keep, all sides share; `bt_bench.worker.isolation.global_state` notices who changes it.
+Pairs of samples from one process are worth far more than pairs from two
+(`docs/gate-statistics.md`). Two trees in one process, however, lead to each other: by module names,
+the module path, the environment and the working directory. Each side therefore has a world of its
+own. It is in place while code of the side's arms runs, and is removed before another side's code
+runs. All sides share installed packages and the state of torch, Triton and Python;
+`bt_bench.worker.isolation.global_state` detects changes to that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bt_bench.worker.isolation.fence import Fence, mapped_files
 
 @dataclass
 class _Place:
-    """What of the process leads to a tree: module path, environment, folder, cache of bytecode."""
+    """Process state that leads to a tree: module path, environment, folder, bytecode cache."""
 
     path: list[str]
     environment: dict[str, str]
@@ -32,17 +32,17 @@ class _Place:
 
     @classmethod
     def now(cls) -> _Place:
-        """As it is."""
+        """Return the current state."""
         return cls(list(sys.path), dict(os.environ), str(Path.cwd()), sys.pycache_prefix)
 
     def put(self, names: Collection[str]) -> None:
-        """Makes the process as it was when this was read.
+        """Restore the process to this state.
 
-        All of it, also what is as it should be already. If the arms of one side came after less
-        work than those of another, they would be faster: on an H200's host by 5 %.
+        Everything is set, even if it is right already: arms of a side that needed less work before
+        them would be faster, by 5 % on an H200's host.
 
         Args:
-            names: of the environment, those that differ between places.
+            names: names of environment variables that differ between places.
         """
         sys.path[:] = self.path
         for name in names:
@@ -59,15 +59,18 @@ class _Place:
 class _World:
     fence: Fence
     place: _Place
-    modules: dict[str, ModuleType] = field(default_factory=dict)  # while it is not in place
+    modules: dict[str, ModuleType] = field(default_factory=dict)  # its modules while not in place
 
 
 class Worlds:
-    """The worlds of a process; with one side there is nothing to change places with.
+    """The worlds of a process; with a single side, its world is always in place.
 
     Args:
-        sides: per side what it may use.
-        side_of: per arm its side.
+        sides: the files that each side may use, by side.
+        side_of: the side of each arm, by arm.
+
+    Attributes:
+        environment: names of environment variables that have different values for the sides.
     """
 
     def __init__(self, sides: Mapping[str, Isolation], side_of: Mapping[str, str]) -> None:
@@ -77,12 +80,11 @@ class Worlds:
         self._now: _World | None = None
         self._libraries: set[str] = set()
         self._common_modules: set[str] = set()
-        self._loaded = 0  # how many modules there were when the last world was put in place
-        # Names in the environment that sides have values of their own for.
+        self._loaded = 0  # number of modules when the last world was put in place
         self.environment: frozenset[str] = frozenset()
 
     def put_up(self) -> None:
-        """Makes the worlds; the harness itself must be imported before.
+        """Make the worlds; the harness itself must be imported before.
 
         Raises:
             UsageError: for a module of another tree that is loaded already.
@@ -108,14 +110,14 @@ class Worlds:
         self._loaded = len(sys.modules)
 
     def enter(self, arm: str) -> None:
-        """Puts the world of an arm in place; called before any of its code runs."""
+        """Put an arm's world in place; to be called before any of its code runs."""
         world = self._worlds.get(self._side_of.get(arm, ""))
         if world is None or len(self._worlds) == 1:
             return
         if self._now is not None:
             before = self._now
             before.fence.is_up = False
-            # Not by pathlib, which takes ten times as long, twice for each sample.
+            # pathlib would take ten times as long, twice for each sample.
             before.place.path, before.place.folder = list(sys.path), os.getcwd()  # noqa: PTH109
             if len(sys.modules) != self._loaded:
                 self._divide(before)
@@ -130,7 +132,7 @@ class Worlds:
         self._loaded = len(sys.modules)
 
     def _divide(self, world: _World) -> None:
-        """Gives a side what it has put into `sys.modules`, but for what is installed for all."""
+        """Assign new entries of `sys.modules` to a side, except packages installed for all."""
         for name in set(sys.modules) - self._common_modules - world.fence.names:
             module, package = sys.modules[name], name.partition(".")[0]
             by_hand = getattr(module, "__file__", None) is None and (
@@ -142,14 +144,14 @@ class Worlds:
                 self._common_modules.add(name)
 
     def refuse(self, arm: str | None = None) -> None:
-        """Raises if a side has used the tree of another.
+        """Raise if a side has used another side's tree.
 
         Args:
-            arm: whose code alone has run since the last call; only then it is known who has
-                mapped a library into the process.
+            arm: the only arm whose code has run since the last call; `None`: several may have run.
+                With several sides, mapped libraries are checked only if `arm` is given.
 
         Raises:
-            UsageError: naming the files and how they came to be used.
+            UsageError: names the files and how they came to be used.
         """
         sides = dict.fromkeys(self._side_of.values()) if arm is None else [self._side_of[arm]]
         alone = arm is not None or len(self._worlds) == 1

@@ -1,1 +1,1 @@
-"""The machine and its devices, what they are doing, and Triton's interpreter in place of one."""
+"""The machine and its devices, their activity, and Triton's interpreter in place of a device."""

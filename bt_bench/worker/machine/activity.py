@@ -1,8 +1,8 @@
-"""Notes in shared memory which arm runs, in case its process can no longer say so.
+"""Notes of the running arm in shared memory, for when its process can no longer report it.
 
-The worker notes an arm before any of its code runs and takes the note back afterwards. From the
-count of notes a watcher sees whether the worker makes progress, and from the note itself which arm
-is to blame if it does not. A note takes a few hundred nanoseconds and is never made inside a timed
+The worker notes an arm before any of its code runs and takes the note back afterwards. A watcher
+reads the count of notes to see whether the worker makes progress, and the note itself to find the
+arm to blame if it does not. A note takes a few hundred nanoseconds and is never made inside a timed
 region.
 """
 
@@ -19,20 +19,20 @@ _CELLS = 3
 
 
 class Allocator(Protocol):
-    """Allocates shared memory: a context of `multiprocessing`."""
+    """An allocator of shared memory: a context of `multiprocessing`."""
 
     def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-        """A zeroed array in shared memory, without a lock."""
+        """Return a zeroed array in shared memory, without a lock."""
         ...
 
 
 def shared_block(allocator: Allocator) -> Any:
-    """A block of memory for two `Activity` objects, one in each process."""
+    """Allocate a block of memory for two `Activity` objects, one in each process."""
     return allocator.RawArray(ctypes.c_int64, _CELLS)
 
 
 def _nothing(_arm: str) -> None:
-    """What is done before code of an arm runs where a process has one side only."""
+    """Do nothing before an arm's code runs, the default."""
 
 
 class Activity:
@@ -52,17 +52,17 @@ class Activity:
         self.on_enter: Callable[[str], None] = _nothing
 
     def detach(self) -> None:
-        """Makes further notes private, because this process is only a forked copy of the worker."""
+        """Make further notes private: this process is only a forked copy of the worker."""
         self._cells = memoryview(array("q", self._cells.tolist()))
 
     def expect(self, places: Mapping[str, int]) -> None:
-        """Sets the number of each arm, from 0 on; no arm runs yet."""
+        """Set the number of each arm, from 0 on; no arm runs yet."""
         self._places = {name: place + 1 for name, place in places.items()}
         self._cells[_PLACE] = 0
         self._cells[_NOTES] += 1
 
     def enter(self, arm: str) -> int:
-        """Notes that code of an arm is about to run; returns what was noted before."""
+        """Note that code of an arm is about to run, and return the previous note."""
         self.on_enter(arm)
         cells = self._cells
         before = cells[_PLACE]
@@ -71,7 +71,7 @@ class Activity:
         return before
 
     def leave(self, before: int) -> None:
-        """Puts back what was noted before `enter`."""
+        """Restore the note from before `enter`."""
         cells = self._cells
         cells[_PLACE] = before
         cells[_NOTES] += 1
@@ -82,7 +82,7 @@ class Activity:
 
     @contextmanager
     def running(self, arm: str) -> Iterator[None]:
-        """Notes an arm for the length of a `with`."""
+        """Note an arm for the length of a `with`."""
         before = self.enter(arm)
         try:
             yield
@@ -91,7 +91,7 @@ class Activity:
 
     @property
     def notes(self) -> int:
-        """How many notes were made; while it changes, the process makes progress."""
+        """Return the number of notes made; while it changes, the process makes progress."""
         return self._cells[_NOTES]
 
     @property
@@ -101,7 +101,7 @@ class Activity:
 
     @property
     def place(self) -> int | None:
-        """Number of the arm whose code runs, or `None`."""
+        """Return the number of the arm whose code runs, or `None`."""
         return self._cells[_PLACE] - 1 if self._cells[_PLACE] else None
 
 
@@ -109,11 +109,11 @@ _current = Activity()
 
 
 def current() -> Activity:
-    """Where this process makes its notes."""
+    """Return the `Activity` of this process."""
     return _current
 
 
 def use(activity: Activity) -> None:
-    """Sets where this process makes its notes, for as long as it lives."""
+    """Set the `Activity` of this process, for as long as it lives."""
     global _current
     _current = activity

@@ -1,7 +1,7 @@
-"""Which device a command runs on, decided before anything imports Triton.
+"""The choice of a command's device, made before anything imports Triton.
 
-A GPU that was chosen by its index is the only one that the process sees: then all of it, the
-harness, variants, Triton and the profiler, means the same one by "the GPU", in every thread.
+A GPU that was chosen by its index is the only one that the process sees. The harness, variants,
+Triton and the profiler then all mean the same one by "the GPU", in every thread.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKind:
-    """Resolves `auto`, hides the GPUs that were not chosen, and has Triton interpret on the CPU.
+    """Resolve `auto`, hide the GPUs that were not chosen, and have Triton interpret on the CPU.
+
+    Triton reads `TRITON_INTERPRET` when its functions are declared, and CUDA determines the visible
+    GPUs when it is first used. Call this before anything imports triton or uses CUDA.
 
     Args:
-        choice: what was asked for.
-        interprets: whether kernels are run, which a reference does without.
-
-    Triton reads `TRITON_INTERPRET` when its functions are declared, and CUDA which GPUs are visible
-    when it is first used, so this must run before anything that imports triton or uses CUDA.
+        choice: the device asked for.
+        interprets: whether kernels are run; a reference runs none.
 
     Raises:
-        UsageError: when CUDA is asked for and cannot be used, saying what is missing; for an index
-            that no GPU has, saying how many there are.
+        UsageError: when CUDA is asked for and cannot be used, naming the cause; for an index that
+            no GPU has, naming the indices there are.
     """
     _detach_profilers()
     index = gpu_index(choice)
@@ -59,7 +59,7 @@ def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKin
 
 
 def _detach_profilers() -> None:
-    """Makes torch's profiler detach when it stops; call it before torch is imported.
+    """Make torch's profiler detach when it stops; call this before torch is imported.
 
     Otherwise CUPTI stays attached, and every launch after the first profile costs more than those
     before it: on an H200 1 µs by Triton, 2 µs by graph replay, and 1 µs at a synchronisation.
@@ -68,7 +68,7 @@ def _detach_profilers() -> None:
 
 
 def _what_cuda_lacks() -> str | None:
-    """Why CUDA cannot be used here, or `None` if it can."""
+    """Return why CUDA cannot be used here, or `None` if it can."""
     import torch
 
     if torch.version.cuda is None:
@@ -79,7 +79,7 @@ def _what_cuda_lacks() -> str | None:
 
 
 def _what_is_lacking_alone(index: int) -> str | None:
-    """As `_what_cuda_lacks`, once only the GPU of this index is visible.
+    """Return the same as `_what_cuda_lacks`, with only the GPU of this index visible.
 
     Raises:
         UsageError: when there are GPUs, but none of this index.
@@ -90,7 +90,7 @@ def _what_is_lacking_alone(index: int) -> str | None:
     if visible is None or index < len(visible):
         os.environ[VISIBLE] = str(index) if visible is None else visible[index]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch, that CUDA finds no device
+            warnings.simplefilter("ignore")  # torch warns that CUDA finds no device
             missing = _what_cuda_lacks()
         if missing is None:
             return None
@@ -109,7 +109,7 @@ def _what_is_lacking_alone(index: int) -> str | None:
 
 
 def _count() -> int:
-    """How many GPUs are visible; 0 where that cannot be told without using one."""
+    """Return the number of visible GPUs; 0 where it is unknown without using one."""
     import torch
 
     return torch.cuda.device_count()
@@ -124,5 +124,5 @@ def _refuse_broken_interpreter() -> None:
 
 
 def _release(distribution: str) -> tuple[int, ...]:
-    """Major and minor version of an installed package."""
+    """Return the major and minor version of an installed package."""
     return tuple(int(part) for part in metadata.version(distribution).split(".")[:2])

@@ -1,4 +1,4 @@
-"""Finds out which helpers are in use in this process; see `bt_bench.results.Helpers`."""
+"""The helpers in use in this process; see `bt_bench.results.Helpers`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _KERNELS = native.__name__.partition(".")[0]
 
 
 def read_helpers(device: DeviceKind, package: str) -> Helpers:
-    """Which helpers are in use, and why others are not.
+    """Return which helpers are in use, and why others are not.
 
     Args:
-        device: where kernels run. Without a GPU nothing is launched by its driver, profiled, or
-            read from its sensors.
-        package: of the kernels; those of other packages do not use the helpers in C.
+        device: where kernels run. Without a GPU, there are no direct launches, no profiling and no
+            sensors.
+        package: the kernels' package; other packages do not use the helpers in C.
     """
     import torch
 
@@ -37,10 +37,10 @@ def _helper(why_not: str | None) -> Helper:
 
 
 def _why_no_cupti() -> str | None:
-    """Why torch's profiler cannot record what the device does; that it can is not tried."""
+    """Return why torch's profiler cannot record device activities; no recording is tried."""
     import torch
 
-    # What `torch.profiler.supported_activities` returns, without the modules that one imports.
+    # The same as `torch.profiler.supported_activities()`, without the modules it imports.
     if any(activity.name == "CUDA" for activity in torch._C._autograd._supported_activities()):
         return None
     return f"torch {torch.__version__} is built without it; install a build that has it"

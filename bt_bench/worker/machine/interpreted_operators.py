@@ -1,8 +1,8 @@
-"""Operators of integers in Triton's interpreter, without its search for rules each time.
+"""Integer operators for Triton's interpreter, without a search for rules at each operation.
 
-The interpreter finds the type of a result, converts both operands and brings them to one shape anew
-for each `a + b` of a kernel. All that follows from the types of the operands, so here it is found
-once for each pair of types, by the interpreter's own rules, and kept.
+For each `a + b` of a kernel, the interpreter finds the type of the result, converts both operands
+and brings them to one shape. All that follows from the operands' types. Here it is found once for
+each pair of types, by the interpreter's own rules, and cached.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _ARITHMETIC: dict[str, np.ufunc] = {
     "__rmul__": np.multiply,
 }
 _SHIFTS: dict[str, np.ufunc] = {"__lshift__": np.left_shift, "__rshift__": np.right_shift}
-_MOVES = frozenset({"__add__", "__radd__"})  # what moves a pointer
+_MOVES = frozenset({"__add__", "__radd__"})  # operators that move a pointer
 _MOST_KNOWN = 20_000  # pairs of operands: numbers are told apart by value
 
 
 class _Way(NamedTuple):
-    """Say how an operator goes for two types.
+    """The conversions and result type of an operator for two operand types.
 
     Args:
-        dtype: what both operands are converted to.
+        dtype: both operands are converted to it.
         other: the second operand, where it is a number; else `None`.
         scalar: the type of the result's elements, as the interpreter notes it.
         type: the type of the result.
@@ -53,11 +53,10 @@ class _Way(NamedTuple):
 
 
 def set_operators(scope: Any) -> None:
-    """Put the operators in place of those of `tl.tensor`, until the scope ends.
+    """Replace the operators of `tl.tensor` until the scope ends.
 
     Args:
-        scope: what the interpreter has patched for a launch. Nothing happens if it is built
-            differently.
+        scope: the interpreter's patches for a launch. Nothing happens if it is built differently.
     """
     import triton.language
     from triton.language import core
@@ -129,7 +128,7 @@ def _operator(name: str, slow: Any, function: np.ufunc, language: Any) -> Callab
 
 
 def _where(slow: Any, language: Any) -> Callable[..., Any]:
-    """Make a `tl.where` that keeps the type of its result for the types of its operands."""
+    """Make a `tl.where` that caches the type of its result by the types of its operands."""
     from triton.language import core
 
     known: dict[Any, tuple[Any, Any]] = {}
@@ -156,14 +155,14 @@ def _where(slow: Any, language: Any) -> Callable[..., Any]:
 
 
 def _load(slow: Any, language: Any) -> Callable[..., Any]:
-    """Make a `tl.load` that keeps what follows from the types of its operands."""
+    """Make a `tl.load` that caches everything that follows from the types of its operands."""
     from triton.language import core
 
     known: dict[Any, tuple[Any, Any, Any] | None] = {}
     handle_of, tensor, constexpr = language.TensorHandle, core.tensor, core.constexpr
     builder = language.interpreter_builder
     count = _loads_with(language)
-    everything: dict[Any, Any] = {}  # masks that let all through, by shape
+    everything: dict[Any, Any] = {}  # masks of ones, by shape
 
     def load(pointer: Any, mask: Any = None, other: Any = None, **options: Any) -> Any:
         number = other.value if type(other) is constexpr else other
@@ -200,9 +199,9 @@ def _load(slow: Any, language: Any) -> Callable[..., Any]:
 def _filled(
     pointer: Any, mask: Any, number: int | None, language: Any
 ) -> tuple[Any, Any, Any] | None:
-    """Find the types of what is loaded, and what stands where nothing is.
+    """Return element type, fill values and result type of a load.
 
-    `None` is for what is left to the interpreter.
+    `None`: the load is left to the interpreter.
     """
     scalar = pointer.type.scalar
     if not scalar.is_ptr() or not _is_integer(scalar.element_ty):
@@ -221,9 +220,9 @@ def _filled(
 
 
 def _loads_with(language: Any) -> int | None:
-    """Count what a load of the interpreter takes behind its pointers, its mask and the rest.
+    """Count the parameters of the interpreter's load after pointers, mask and other.
 
-    `None` if it is built differently. The rest says how to cache, which is not interpreted.
+    `None` if it is built differently. These parameters control caching, which is not interpreted.
     """
     function = getattr(language.InterpreterBuilder, "create_masked_load", None)
     function = getattr(function, "__wrapped__", function)
@@ -234,7 +233,7 @@ def _loads_with(language: Any) -> int | None:
 
 
 def _cast(slow: Any, language: Any) -> Callable[..., Any]:
-    """Make a `tl.cast` that keeps what an integer becomes, by its type and the other one."""
+    """Make a `tl.cast` that caches the result types of integers, by source and target type."""
     from triton.language import core
 
     known: dict[Any, tuple[Any, Any, Any]] = {}
@@ -264,12 +263,12 @@ def _cast(slow: Any, language: Any) -> Callable[..., Any]:
 
 
 def _is_integer(scalar: Any) -> bool:
-    """Tell whether a type is one of integers, of more than one bit."""
+    """Return whether a type is an integer type of more than one bit."""
     return bool(scalar.is_int() and not scalar.is_bool())
 
 
 def _in(dtype: np.dtype[Any], value: Any) -> Any:
-    """A tensor's contents, or a number, as a dtype."""
+    """Convert a tensor's contents, or a number, to a dtype."""
     if isinstance(value, int):
         return np.array([value], dtype)
     data = value.handle.data
@@ -277,14 +276,14 @@ def _in(dtype: np.dtype[Any], value: Any) -> Any:
 
 
 def _name(value: Any, tensor: Any) -> str | int | None:
-    """Tell what the type of a result depends on; `None` for what is left to the interpreter."""
+    """Return the part of a result type's key for an operand; `None`: left to the interpreter."""
     if type(value) is tensor:
         return None if value.type.scalar.is_ptr() else str(value.type.name)
     return value if type(value) is int and abs(value) < 2**31 else None
 
 
 def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
-    """Find how an operator goes for two operands' types; `None`: as the interpreter does it."""
+    """Find how an operator works for two operands' types; `None`: left to the interpreter."""
     semantic = language.interpreter_semantic
     is_number = isinstance(right, int)
     if left.type.scalar.is_ptr():
@@ -293,7 +292,7 @@ def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
         return None
     try:
         one, other = semantic.binary_op_type_checking_impl(left, right)
-    except Exception:  # what is refused, the interpreter refuses itself
+    except Exception:  # the interpreter then refuses it too
         return None
     scalar = one.type.scalar
     if not scalar.is_int() or scalar != other.type.scalar:
@@ -307,12 +306,12 @@ def _way(name: str, left: Any, right: Any, language: Any) -> _Way | None:
 
 
 def _move(pointer: Any, offset: Any, semantic: Any) -> _Way | None:
-    """Find how a pointer is moved by a number, or by integers with a sign."""
+    """Find how a pointer is moved by a number, or by signed integers."""
     if not isinstance(offset, int) and not offset.type.scalar.is_int_signed():
         return None
     try:
         moved = semantic.add(pointer, offset, False)
-    except Exception:  # what is refused, the interpreter refuses itself
+    except Exception:  # the interpreter then refuses it too
         return None
     width = max(1, pointer.type.scalar.element_ty.primitive_bitwidth // 8)
     value = None

@@ -1,4 +1,4 @@
-"""Speeds up Triton's interpreter by not repeating work at every function call."""
+"""Patches that keep Triton's interpreter from repeating work at every function call."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _MOST_SHAPES = 10_000  # known at once, since some types have a shape of their o
 
 
 def speed_up_interpreter() -> None:
-    """Leaves out what Triton's interpreter repeats for nothing; kernels compute the same.
+    """Remove redundant work from Triton's interpreter; kernels compute the same.
 
-    With Triton 3.9 the following takes more than half of the time of a kernel that calls others:
+    With Triton 3.9 the following takes more than half the time of a kernel that calls others:
 
-    - Before it calls any function of a kernel, the interpreter looks through all names of the
-      language and replaces the builtins among them. Later calls of a launch find nothing left to
-      replace, so here it does that once per launch and module, and later launches replace the same.
-    - To look up one type it builds a table of all types.
-    - It computes whether integers overflow and drops the result, unless `debug` is on.
-    - Each tensor and each type of blocks makes new objects for the sizes of a shape.
+    - Before each call of a kernel's function, the interpreter searches all names of the language
+      and replaces the builtins among them. Later calls in a launch find nothing left to replace.
+      Here the search runs once per launch and module, and later launches reuse its result.
+    - Each look-up of a type builds a table of all types.
+    - Integer overflow is computed, and the result dropped unless `debug` is on.
+    - Each tensor and each block type makes new objects for the sizes of a shape.
     - Operands of equal shapes are broadcast to that very shape.
-    - It goes through all rules for the type of a result, and for operators through more.
+    - Each operation goes through all rules for the type of its result, and operators through more.
 
     Does nothing if Triton's interpreter is built differently.
     """
@@ -36,15 +36,16 @@ def speed_up_interpreter() -> None:
     if prepare is None or executor is None or hasattr(prepare, "original"):
         return
     launch = executor.__call__
-    prepared: set[int] = set()  # modules, by their globals, in the launch that is under way
-    # What the first call of a launch replaces, by `_languages_of`, and is put back behind it.
+    prepared: set[int] = set()  # modules, by their globals, in the current launch
+    # Replacements by the first call of a launch, by `_languages_of`; undone after the launch.
     replaced: dict[Any, tuple[type[Any], list[tuple[Any, str, Any]]]] = {}
-    # Later calls, by theirs and that of the first. What these replace stays, so once is enough.
+    # Later calls, by the first call's languages and their own. Their replacements stay, so once is
+    # enough.
     later: set[Any] = set()
     first: list[Any] = []
 
     def prepare_once(function: Any) -> Any:
-        # A launch restores what its first call returns; those of other calls are not looked at.
+        # A launch restores the scope that its first call returns, and ignores those of later calls.
         if id(function.__globals__) in prepared:
             return None
         languages = _languages_of(function)
@@ -76,7 +77,7 @@ def speed_up_interpreter() -> None:
         try:
             return launch(self, *args, **kwargs)
         finally:
-            prepared.clear()  # a hook may launch a kernel before the kernel that it belongs to
+            prepared.clear()  # a hook may launch another kernel before its own
 
     _make_handles_at_once(language)
     if hasattr(language, "_get_np_dtype"):
@@ -93,7 +94,7 @@ def speed_up_interpreter() -> None:
 
 
 def _languages_of(function: Any) -> tuple[Any, ...]:
-    """List the modules of Triton's language that a kernel's has, and whether in debug mode."""
+    """List the Triton language modules in a kernel's globals, and whether debug mode is on."""
     from triton import language
     from triton.runtime import interpreter
 
@@ -104,9 +105,9 @@ def _languages_of(function: Any) -> tuple[Any, ...]:
 
 
 def _make_handles_at_once(language: Any) -> None:
-    """Makes the handles of tensors without a look at the size of their elements.
+    """Make tensor handles without validating the size of their elements.
 
-    The interpreter makes millions of them, and each fits unless the interpreter is at fault.
+    The interpreter makes millions of handles, and all are valid unless the interpreter has a bug.
     """
     from triton.language import float64
 
@@ -121,7 +122,7 @@ def _make_handles_at_once(language: Any) -> None:
 
 
 def _looked_up_once(numpy_type: Any) -> Any:
-    """The interpreter's function from Triton's types to NumPy's, without a new table per call."""
+    """Wrap the interpreter's conversion of Triton's types to NumPy's: no new table per call."""
     from triton import language
 
     known = cache(numpy_type)
@@ -129,14 +130,14 @@ def _looked_up_once(numpy_type: Any) -> Any:
     def numpy_type_of(type_: Any) -> Any:
         if isinstance(type_, language.block_type):
             type_ = type_.element_ty
-        # Those of pointers have no hash, and no need of the table.
+        # Pointer types have no hash, and need no table.
         return (numpy_type if isinstance(type_, language.pointer_type) else known)(type_)
 
     return numpy_type_of
 
 
 def _look_for_overflow_in_debug_alone() -> None:
-    """Makes Triton look for overflows only if `debug` is on; otherwise it drops what it finds."""
+    """Make Triton look for overflows only if `debug` is on; otherwise it drops the result."""
     name = "binary_op_sanitize_overflow_impl"
     look = _rule(name)
     if look is None:
@@ -150,16 +151,16 @@ def _look_for_overflow_in_debug_alone() -> None:
 
 
 def _make_shapes_once() -> None:
-    """Has tensors, and types of blocks, of one shape share the objects for it."""
+    """Make tensors and block types of one shape share the objects for it."""
     from triton.language import core
 
     language: Any = core  # untyped, since its functions are replaced
     tensor, block = language.tensor, language.block_type
     make_tensor, make_block = tensor.__init__, block.__init__
-    # Number of elements and shape, as tensors have them, by the one object that types of a shape
-    # share, which is in there too, so that it stays.
+    # A tensor's number of elements and shape, by the id of the sizes object that all types of a
+    # shape share. The value holds that object too, which keeps the id valid.
     known: dict[int, Any] = {}
-    sized: dict[Any, Any] = {}  # sizes, number of elements and name, as types have them, by sizes
+    sized: dict[Any, Any] = {}  # a type's sizes, number of elements and name prefix, by sizes
 
     def begin_tensor(self: Any, handle: Any, type: Any) -> None:  # noqa: A002
         sizes = type.shape if type.is_block() else ()
@@ -190,7 +191,7 @@ def _make_shapes_once() -> None:
 
 
 def _makes(kind: Any, attributes: set[str], *arguments: Any) -> bool:
-    """Whether objects of a class have these attributes and no others."""
+    """Return whether objects of a class have these attributes and no others."""
     try:
         return set(vars(kind(*arguments))) == attributes
     except TypeError:  # it takes other arguments
@@ -198,7 +199,7 @@ def _makes(kind: Any, attributes: set[str], *arguments: Any) -> bool:
 
 
 def _broadcast_where_shapes_differ() -> None:
-    """Leaves operands as they are that have one shape."""
+    """Leave operands of equal shapes unchanged instead of broadcasting them."""
     name = "broadcast_impl_value"
     broadcast = _rule(name)
     if broadcast is None:
@@ -214,12 +215,12 @@ def _broadcast_where_shapes_differ() -> None:
 
 
 def _is_one(left: Any, right: Any) -> bool:
-    """Tell whether two shapes are equal; those of `_make_shapes_once` are one object then."""
+    """Return whether two shapes are equal; `_make_shapes_once` makes them one object."""
     return left is right or bool(left == right)
 
 
 def _find_types_of_results_once() -> None:
-    """Keeps the type of a result for the types of its operands."""
+    """Cache the type of a result by the types of its operands."""
     name = "computation_type_impl"
     find = _rule(name)
     if find is None:
@@ -236,7 +237,7 @@ def _find_types_of_results_once() -> None:
 
 
 def _leave_operands_of_one_type() -> None:
-    """Leaves operands as they are that have one type, of integers."""
+    """Leave operands of one integer type unchanged."""
     from triton.language import core
 
     name = "binary_op_type_checking_impl"
@@ -264,7 +265,7 @@ def _rule(name: str) -> Any:
 
 
 def _set_rule(name: str, rule: Any) -> None:
-    """Put a rule in the place of Triton's."""
+    """Replace a rule of Triton's."""
     from triton.language.semantic import TritonSemantic
 
     setattr(TritonSemantic, name, rule)

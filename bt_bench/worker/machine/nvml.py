@@ -1,4 +1,4 @@
-"""Reads a GPU's sensors by NVML. Nothing is ever set; what cannot be read is `None`."""
+"""A GPU's sensors, read by NVML. Nothing is ever set, and an unavailable reading is `None`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THROTTLE_REASONS = {
 
 
 def open_nvml() -> Any | None:
-    """The initialized library, or `None` where there is none."""
+    """Return the initialized library, or `None` where there is none."""
     try:
         import pynvml
 
@@ -34,7 +34,7 @@ def open_nvml() -> Any | None:
 
 
 def why_not(uuid: object) -> str | None:
-    """Why the clock of a GPU cannot be read, in one line; `None` if it can.
+    """Return in one line why a GPU's clock cannot be read; `None` if it can.
 
     Args:
         uuid: of the GPU, as for `GpuSensors`.
@@ -55,7 +55,7 @@ def why_not(uuid: object) -> str | None:
 
 @contextmanager
 def nvml_session() -> Iterator[Any | None]:
-    """`open_nvml` for the length of a `with`."""
+    """Yield `open_nvml`'s result for the length of a `with`, then shut NVML down."""
     nvml = open_nvml()
     try:
         yield nvml
@@ -65,7 +65,7 @@ def nvml_session() -> Iterator[Any | None]:
 
 
 def quietly(call: Callable[[], ValueT]) -> ValueT | None:
-    """The call's value, or `None` where this machine does not offer the reading."""
+    """Return the call's value, or `None` where this machine does not offer the reading."""
     try:
         return call()
     except Exception:
@@ -73,7 +73,7 @@ def quietly(call: Callable[[], ValueT]) -> ValueT | None:
 
 
 def throttle_names(bits: int) -> list[str]:
-    """Names of the reasons whose bits are set."""
+    """Return the names of the reasons whose bits are set."""
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
 
 
@@ -82,7 +82,7 @@ class GpuSensors:
 
     Args:
         nvml: the initialized library, or `None`.
-        uuid: of the GPU, as CUDA gives it, without the prefix. An index would not do: NVML counts
+        uuid: of the GPU, as CUDA returns it, without the prefix. An index would not do: NVML counts
             GPUs that `CUDA_VISIBLE_DEVICES` hides.
     """
 
@@ -92,33 +92,33 @@ class GpuSensors:
         self._handle = quietly(lambda: self._nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
 
     def sm_clock_mhz(self) -> int | None:
-        """Clock of the multiprocessors."""
+        """Return the clock of the multiprocessors, in MHz."""
         return self._read(
             lambda nvml, gpu: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM))
         )
 
     def memory_clock_mhz(self) -> int | None:
-        """Clock of the memory."""
+        """Return the clock of the memory, in MHz."""
         return self._read(
             lambda nvml, gpu: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM))
         )
 
     def temperature_c(self) -> int | None:
-        """Temperature of the chip."""
+        """Return the temperature of the chip, in °C."""
         return self._read(
             lambda nvml, gpu: int(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
         )
 
     def power_w(self) -> float | None:
-        """Power drawn by the card."""
+        """Return the power drawn by the card, in W."""
         return self._read(lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
 
     def processes(self) -> int | None:
-        """How many processes compute on it, as far as this system's isolation lets them be seen."""
+        """Return the number of processes computing on it, without those hidden by isolation."""
         return self._read(lambda nvml, gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(gpu)))
 
     def throttle_reasons(self) -> list[str] | None:
-        """Names of what holds the clocks down at present, `THROTTLE_REASONS`."""
+        """Return the present reasons for held-down clocks, by their names in `THROTTLE_REASONS`."""
         return self._read(
             lambda nvml, gpu: throttle_names(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
         )

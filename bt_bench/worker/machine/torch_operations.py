@@ -1,4 +1,4 @@
-"""Notices torch operations that a GPU would have to run besides a variant's kernels."""
+"""Torch operations that a GPU would have to run besides a variant's kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OnOperation = Callable[[str, tuple[Any, ...]], None]
 
 
 class TorchOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
-    """Reports torch operations that would run on a device, while it is entered.
+    """A mode that reports torch operations which would run on a device, while it is entered.
 
     An operation counts unless it only makes a view or allocates: on a GPU it would be a kernel, a
     copy or a memset.

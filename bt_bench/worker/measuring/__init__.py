@@ -1,1 +1,1 @@
-"""Timing and counting: what one case costs, on a device or without one."""
+"""Timing and counting: the cost of one case, on a GPU or on the CPU."""

@@ -1,4 +1,4 @@
-"""What a case is measured on: a CUDA device, or the CPU under Triton's interpreter."""
+"""Benches: measuring cases on a CUDA device, or on the CPU under Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -36,76 +36,76 @@ from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
 from bt_bench.worker.tasks.arm import Arm
 
-Censuses = dict[str, LaunchCensus | str]  # per arm, its census or why its records cannot be right
+Censuses = dict[str, LaunchCensus | str]  # by arm: its census, or why its records are unusable
 
 
 class Bench(Protocol):
-    """How cases are measured on a kind of device."""
+    """Measurements of cases on one kind of device."""
 
     device: torch.device
     around: Surroundings
 
     def calibrate(self, plan: Plan) -> Calibration:
-        """Cost of the harness, and how far the methods of a plan are from the truth."""
+        """Measure the harness's own cost and the errors of the plan's methods."""
         ...
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
-        """The ways to time a step on this device."""
+        """Return the probes that time a step on this device."""
         ...
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Adds the series of captured graphs to the records."""
+        """Add the series of captured graphs to the records."""
         ...
 
     def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """The ways in which graphs time calls: one, or none."""
+        """Return the ways to time calls by captured graphs: one, or none."""
         ...
 
     def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """The ways in which the profiler times calls: one, or none."""
+        """Return the ways to time calls by the profiler: one, or none."""
         ...
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
-        """Launches of each arm; adds device times to the records."""
+        """Count the launches of each arm, and add device times to the records."""
         ...
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """Adds device times on an idle device to the records of several windows, if possible."""
+        """Add device times on an idle device to the records of several windows, if possible."""
         ...
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
-        """The binaries that each arm launches; empty where nothing is compiled."""
+        """Return the binaries that each arm launches; empty where nothing is compiled."""
         ...
 
 
 class CpuBench:
-    """Without a GPU: times staging, and counts the launches of Triton's interpreter."""
+    """A bench without a GPU: times staging, and counts launches in Triton's interpreter."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.device = torch.device("cpu")
         self.around = Surroundings(clock or SystemClock(), NoTelemetry(), CompileLedger())
 
     def calibrate(self, plan: Plan) -> Calibration:
-        """The host's part alone."""
+        """Calibrate the host alone."""
         return calibrate_host(self.around.clock)
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
-        """Staging, whatever the operation: nothing else can be timed."""
+        """Return a staging probe if the operation stages: nothing else can be timed."""
         return [StageProbe(self.around.clock)] if operation.traits.stages else []
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Does nothing: there are no graphs without a GPU."""
+        """Do nothing: there are no graphs without a GPU."""
 
     def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """None: there are no graphs without a GPU."""
+        """Return none: there are no graphs without a GPU."""
         return []
 
     def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """None: there is nothing to profile without a GPU."""
+        """Return none: there is nothing to profile without a GPU."""
         return []
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
-        """Launches, counted in one replay."""
+        """Count launches in one replay."""
         counted: Censuses = {}
         for arm in window.instances[0]:
             with arm.guarded():
@@ -113,15 +113,15 @@ class CpuBench:
         return counted
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """Does nothing: there are no device times without a GPU."""
+        """Do nothing: there are no device times without a GPU."""
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
-        """The interpreter compiles nothing."""
+        """Return no binaries: the interpreter compiles nothing."""
         return {}
 
 
 class CudaBench:
-    """A CUDA device: host clock, events, CUPTI and captured graphs."""
+    """A bench on a CUDA device: host clock, events, CUPTI and captured graphs."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -131,25 +131,25 @@ class CudaBench:
         self._port: DevicePort = CudaPort()
 
     def calibrate(self, plan: Plan) -> Calibration:
-        """The quick calibration."""
+        """Run the quick calibration."""
         profiles = bool(plan.profile_rounds)
         return calibrate(self.around.clock, self._port, thorough=False, profiles=profiles)
 
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
-        """Staging only for the host-only operation; else all that the plan asks for."""
+        """Return the staging probe for the host-only operation, else all probes of the plan."""
         if operation.traits.on_host:
             return [StageProbe(self.around.clock)]
         stages = operation.traits.stages
         return cuda_probes(plan, self.around.clock, self._port, stages=stages)
 
     def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Captures and replays what can be captured, if the plan asks for it."""
+        """Capture and replay the arms that support it, if the plan includes graphs."""
         if GRAPH in plan.launch_paths and not window.operation.traits.on_host:
             with no_collection():
                 measure_graphs(window, plan, self.around.clock, self._port, records)
 
     def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """By a graph, if the plan asks for it."""
+        """Return the way by a captured graph, if the plan includes graphs."""
         if GRAPH not in plan.launch_paths or operation.traits.on_host:
             return []
 
@@ -164,7 +164,7 @@ class CudaBench:
         return [Way("graphs", lambda arm: supports(arm, GRAPH, operation), replay)]
 
     def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """By the profiler, unless nothing is launched or the plan profiles nothing."""
+        """Return the profiler's way, unless nothing is launched or the plan profiles nothing."""
         if operation.traits.on_host or not plan.profile_rounds:
             return []
         sessions: list[ProfilerSession] = []
@@ -187,19 +187,19 @@ class CudaBench:
         return [Way("the profiler", lambda _: True, profile, session)]
 
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
-        """Launches and device time, by the profiler, unless the plan profiles nothing."""
+        """Profile launches and device times, unless the plan profiles nothing."""
         if window.operation.traits.on_host or not plan.profile_rounds:
             return {}
         return dict(profile_window(window, plan, self.around.clock, self._port, records))
 
     def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """Device times by the profiler."""
+        """Add device times by the profiler."""
         timed = [(w, records) for w, records in windows if not w.operation.traits.on_host]
         if timed:
             profile_together(timed, plan, self.around.clock, self._port)
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
-        """The binaries of each arm, collected in a replay of its own."""
+        """Collect the binaries of each arm in a replay of its own."""
         found: dict[str, list[CompiledKernel]] = {}
         for arm in window.instances[0]:
             rewind([arm])
@@ -216,7 +216,7 @@ class CudaBench:
 def cuda_probes(
     plan: Plan, clock: Clock, device: DevicePort, *, stages: bool = True
 ) -> list[Probe]:
-    """The probes of a plan; host and step time of Triton's call decide when to stop."""
+    """Return the probes of a plan; host and step time of Triton's call decide when to stop."""
     paths = [path for path in plan.launch_paths if path is not GRAPH]
     probes: list[Probe] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Measures one case: rounds, captured graphs, profiled passes, launches; all arms side by side."""
+"""One case's measurement: rounds, captured graphs, profiled passes, launches; arms side by side."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # No variant file can have this name.
 CONTROL = "(control)"
-# Fewer rounds than this are too few to say anything; the median has an interval from 6 on.
+# Fewer rounds show nothing: the median has a confidence interval from 6 on.
 FEWEST_ROUNDS = 6
 
 
@@ -49,14 +49,14 @@ def measure_case(
     control: type[Any] | None = None,
     refuse_tampering: Callable[[], object] = NOTHING,
 ) -> dict[str, Measured]:
-    """Measures one operation on one workload for all variants.
+    """Measure one operation on one workload for all variants.
 
-    With `control`, a copy of the first variant's class, an arm of it takes part as well. A variant
-    that is wrong when spot-checked has no measurements, only the reason.
+    With `control`, a copy of the first variant's class, an arm of that copy takes part as well. A
+    variant that fails a spot check gets a reason instead of measurements.
 
     Raises:
-        ArmFailedError: when a variant raises; the others have to be measured without it, so that
-            their samples come from rounds in which the same arms took part.
+        ArmFailedError: when a variant raises. The others must then be measured again without it,
+            because all their samples have to come from rounds with the same arms.
     """
     arms = dict(variants)
     original = next(iter(arms))
@@ -70,7 +70,7 @@ def measure_case(
     clock = bench.around.clock
     checks = SpotChecks(window, workload, bench.device, clock, on_round)
     stopped = Rounds(window, probes, plan, clock, records, spot_checks=checks).run(on_round)
-    refuse_tampering()  # after each part, since a variant may put back what it has changed
+    refuse_tampering()  # after each part: a variant may undo its changes before the next one
     graph_ways = bench.graph_ways(operation, plan)
     if graph_ways:
         on_round(RoundProgress(0, 1, "replaying captured graphs"))
@@ -98,7 +98,7 @@ def measure_case(
     if control is not None:
         _add_control(measured, original, records.books[CONTROL].measurements())
     ways = [way_of(probe, operation) for probe in probes]
-    with no_collection():  # as while they are timed
+    with no_collection():  # as during the timed rounds
         checks.all([*ways, *graph_ways], bench.profiled_ways(operation, plan))
     for name, reason in checks.failed.items():
         measured[original if name == CONTROL else name] = Measured(reason=reason)
@@ -108,12 +108,12 @@ def measure_case(
 def build_instances(
     copies: Mapping[str, Sequence[type[Any]]], workload: Workload, plan: Plan, device: torch.device
 ) -> list[list[Arm]]:
-    """Instances of all arms, built in random order, since memory allocated first differs.
+    """Build the instances of all arms, in random order: memory allocated first differs.
 
     Args:
-        copies: per arm classes that are copies of one another; instances take them in turn.
-        workload: what they hold.
-        plan: how many of them.
+        copies: per arm, classes that are copies of one another; instances take them in turn.
+        workload: the workload that each instance is set up for.
+        plan: the number of instances, and the seed.
         device: where they live.
     """
     rng = random.Random(plan.seed)
@@ -133,7 +133,7 @@ def build_instances(
 def _stopping(
     stopped: Stopped, discarded: Mapping[DiscardCode, int], deciding: Sequence[Measurement]
 ) -> Stopping:
-    """When and why the rounds ended, with the intervals of what decided that."""
+    """Describe when and why the rounds ended, with the intervals of the deciding series."""
     return Stopping(
         reason=stopped.reason,
         rounds=stopped.rounds,
@@ -153,7 +153,7 @@ def _incomplete(census: LaunchCensus | str | None) -> Reason | None:
 
 
 def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) -> Reason | None:
-    """The reason if too few rounds count because the others were disturbed."""
+    """Return a reason if disturbances left too few rounds that count."""
     fewest = min(FEWEST_ROUNDS, plan.rounds)
     kept = min((len(measurement.rounds) for measurement in deciding), default=0)
     if not stopping.discarded or kept >= fewest:
@@ -169,7 +169,7 @@ def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) 
 def _add_control(
     measured: Mapping[str, Measured], original: str, control: list[Measurement]
 ) -> None:
-    """Stores the copy's samples with its original, and their difference with every arm."""
+    """Store the copy's samples with its original, and their difference with every arm."""
     measured[original].control = control
     copies = {measurement.series: measurement for measurement in control}
     spreads = []

@@ -1,9 +1,9 @@
-"""The compile ledger: notices when Triton compiles or loads a binary, and which ones are launched.
+"""The compile ledger: compilations and loads of Triton's binaries, and the binaries launched.
 
-Compiling takes a thousand times as long as what is measured here, so a round in which it happened
-is useless. A kernel may also have several binaries, which Triton chooses by the arguments; the
-result of a case records which ones it launched. Both come from the hooks in `triton.knobs`. Where
-kernels are interpreted nothing is compiled, and the ledger stays empty.
+Compiling takes a thousand times as long as a timed call, so a round with a compilation is useless.
+A kernel may also have several binaries, which Triton chooses by the arguments; the result of a
+case records the ones it launched. Both come from the hooks in `triton.knobs`. Where kernels are
+interpreted, nothing is compiled and the ledger stays empty.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bt_bench.results import CompiledKernel
 
 @dataclass(frozen=True)
 class Binary:
-    """A binary that was loaded.
+    """A loaded binary.
 
     Args:
         name: the kernel's name.
-        hash: Triton's hash of the source and all that the compilation depends on.
+        hash: Triton's hash of the source and everything else the compilation depends on.
         registers: per thread.
         spills: 4-byte words of local memory per thread.
     """
@@ -35,14 +35,14 @@ class Binary:
 
 
 class Recording:
-    """Collects which binaries are launched; made by `CompileLedger.recording`."""
+    """The binaries launched during a `CompileLedger.recording`."""
 
     def __init__(self, binaries: dict[object, Binary]) -> None:
         self._binaries = binaries
         self._names: dict[object, str] = {}  # by function handle
 
     def kernels(self) -> list[CompiledKernel]:
-        """The kernels that were launched, by name, with the binaries of each.
+        """Return the launched kernels, sorted by name, with the binaries of each.
 
         A kernel whose binary was loaded before the ledger was installed has a name only.
         """
@@ -62,19 +62,20 @@ class Recording:
         ]
 
     def _on_launch(self, metadata: Any) -> None:
-        """Triton's `launch_enter_hook`; `metadata` is a `LazyDict`."""
+        """Serve as Triton's `launch_enter_hook`; `metadata` is a `LazyDict`."""
         launch = metadata.get()
         self._names[launch["function"]] = launch["name"]
 
 
 class CompileLedger:
-    """Counts compilations and loads from `install` to `remove`, or in a `with` block.
+    """A count of compilations and loads from `install` to `remove`, or in a `with` block.
 
-    Install it before the first kernel is launched, else it does not know all binaries. The hook
-    that each launch calls is only there during a `recording`, never while time is taken.
+    Install the ledger before the first kernel is launched; otherwise it misses binaries. The hook
+    that each launch calls is attached only during a `recording`, never during timing.
 
     Attributes:
-        loads: compilations and loads of binaries so far. What is timed is invalid if it changes.
+        loads: compilations and loads of binaries so far. A sample is invalid if
+            it changes meanwhile.
     """
 
     def __init__(self) -> None:
@@ -85,14 +86,14 @@ class CompileLedger:
         self._installed = False
 
     def install(self) -> None:
-        """Adds the hooks to existing ones; does nothing if they are installed already."""
+        """Add the hooks to existing ones; do nothing if they are installed already."""
         if not self._installed:
             self._hooks.callback(_attach("jit_post_compile_hook", self._on_compiled))
             self._hooks.callback(_attach("kernel_load_end_hook", self._on_loaded))
             self._installed = True
 
     def remove(self) -> None:
-        """Restores the hooks as they were before `install`."""
+        """Restore the hooks as they were before `install`."""
         self._hooks.close()
         self._installed = False
 
@@ -105,7 +106,7 @@ class CompileLedger:
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        """Notes the launches of the `with` block by any launch path, but not replays."""
+        """Record the launches in the `with` block by any launch path, except replays."""
         recording = Recording(self._binaries)
         detach = _attach("launch_enter_hook", recording._on_launch)
         try:
@@ -114,14 +115,14 @@ class CompileLedger:
             detach()
 
     def _on_compiled(self, *_args: object, fn: Any, **_kwargs: object) -> None:
-        """Triton's `jit_post_compile_hook`, which is called for binaries of its cache too."""
+        """Serve as Triton's `jit_post_compile_hook`, which is also called for cached binaries."""
         self.loads += 1
         self._jit_functions[id(fn.jit_function)] = fn.jit_function
 
     def _on_loaded(
         self, _module: object, function: object, name: str, _group: object, digest: str
     ) -> None:
-        """Triton's `kernel_load_end_hook`."""
+        """Serve as Triton's `kernel_load_end_hook`."""
         self.loads += 1
         kernel = self._kernel_of(function)
         self._binaries[function] = Binary(
@@ -129,7 +130,7 @@ class CompileLedger:
         )
 
     def _kernel_of(self, function: object) -> Any:
-        """Triton's object for a loaded binary, which its hooks do not pass; or `None`."""
+        """Return Triton's object for a loaded binary, which its hooks do not pass; or `None`."""
         for jit_function in self._jit_functions.values():
             for kernels, *_ in getattr(jit_function, "device_caches", {}).values():
                 for kernel in kernels.values():
@@ -139,7 +140,7 @@ class CompileLedger:
 
 
 def _attach(name: str, hook: Callable[..., object]) -> Callable[[], None]:
-    """Adds a hook to one of Triton's and returns what takes it away again.
+    """Add a hook to one of Triton's, and return a function that removes it again.
 
     The existing hook is a `HookChain`, a plain function, which is then called first, or `None`.
     """
@@ -156,7 +157,7 @@ def _attach(name: str, hook: Callable[..., object]) -> Callable[[], None]:
         return result
 
     def restore() -> None:
-        # Another tool may have put its own hook around this one, and then it has to stay.
+        # If another tool has wrapped this hook in its own, that one has to stay.
         if getattr(knobs.runtime, name) is both:
             setattr(knobs.runtime, name, before)
 

@@ -1,6 +1,6 @@
-"""Kernels of the harness itself: one that does nothing, one of known length, and two for the L2.
+"""Kernels of the harness: an empty one, one of known length, and two for the L2.
 
-Their names begin with `bt_bench_`, so that a profile tells them from the kernels it is about.
+Their names begin with `bt_bench_`, which sets them apart from the measured kernels in a profile.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from triton.language.extra.cuda import globaltimer
 SPIN_KERNEL_NAME = "bt_bench_spin_kernel"
 FLUSH_KERNEL_NAME = "bt_bench_flush_kernel"
 
-# Bytes written relative to the size of the cache. Writing just as much would leave lines of the
-# buffers in it, since replacement is not in order of age.
+# Bytes written, relative to the size of the cache. A write of the same size would leave lines of
+# the buffers in it, since the oldest lines are not always replaced first.
 FLUSH_FACTOR = 2
 LARGEST_READ_BYTES = 8 << 20
-READ_SHARE = 4  # of the L2, at most a quarter is read: it has to stay in there
+READ_SHARE = 4  # at most a quarter of the L2 is read, which has to stay in it
 
 _WARP = 32  # threads
 _HIDDEN_PARAMETERS = 8  # more than any version of Triton has
@@ -32,12 +32,12 @@ _ELEMENT_BYTES = 4
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
 def bt_bench_null_kernel() -> None:
-    """Does nothing; grid `(1,)`."""
+    """Do nothing; grid `(1,)`."""
 
 
 @triton.jit(do_not_specialize=["duration_ns"])  # type: ignore[untyped-decorator]
 def bt_bench_spin_kernel(duration_ns: tl.int64) -> None:
-    """Occupies one warp until the device's clock has advanced by `duration_ns`; grid `(1,)`.
+    """Occupy one warp until the device's clock has advanced by `duration_ns`; grid `(1,)`.
 
     Reading the clock is a volatile operation, which the compiler keeps in the loop.
     """
@@ -49,14 +49,14 @@ def bt_bench_spin_kernel(duration_ns: tl.int64) -> None:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def bt_bench_flush_kernel(target, num_elements, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """Writes all of `target`, int32; grid `(ceil(num_elements / BLOCK),)`."""
+    """Write all of `target`, int32; grid `(ceil(num_elements / BLOCK),)`."""
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + offsets, tl.zeros([BLOCK], dtype=tl.int32), mask=offsets < num_elements)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def bt_bench_read_kernel(source, sums, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """Reads `BLOCK` int32 of `source` per program and stores their sum; grid `(programs,)`."""
+    """Read `BLOCK` int32 of `source` per program and store their sum; grid `(programs,)`."""
     program = tl.program_id(0)
     values = tl.load(source + program * BLOCK + tl.arange(0, BLOCK))
     tl.store(sums + program, tl.sum(values))
@@ -69,62 +69,62 @@ _read: Any = bt_bench_read_kernel
 
 
 def launch_null() -> Any:
-    """Enqueues a kernel that does nothing; returns Triton's handle of it."""
+    """Enqueue the empty kernel, and return Triton's handle of it."""
     return _null[(1,)]()
 
 
 def direct_null() -> Callable[[], object]:
-    """A call of the driver itself that enqueues the kernel that does nothing, on today's stream.
+    """Return a driver call that enqueues the empty kernel on the stream that is current now.
 
-    It is about the least that a launch can cost the host: Triton's own call takes several times as
-    long, and makes other calls of CUDA on the way.
+    It is close to the least that a launch can cost the host. Triton's own call takes several times
+    as long, and makes other CUDA calls on the way.
     """
     compiled = launch_null()
     call = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
     call.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    # Triton passes addresses of scratch memory that the kernel does not use; unused ones are not
-    # read.
+    # Triton passes addresses of scratch memory, which this kernel does not use. The driver does
+    # not read surplus parameters.
     unused = (ctypes.c_uint64 * _HIDDEN_PARAMETERS)()
     places = [ctypes.addressof(unused) + 8 * index for index in range(_HIDDEN_PARAMETERS)]
     parameters = (ctypes.c_void_p * _HIDDEN_PARAMETERS)(*places)
     threads = int(compiled.metadata.num_warps) * _WARP
     stream = torch.cuda.current_stream().cuda_stream
 
-    def launch(_: object = unused) -> object:  # which has to live as long as the call
+    def launch(_: object = unused) -> object:  # `unused` has to live as long as the function
         return call(compiled.function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
 
     return launch
 
 
 def launch_spin(duration_ns: int) -> None:
-    """Enqueues a kernel of one warp that spins for `duration_ns`, counted once it has begun."""
+    """Enqueue a kernel of one warp that spins for `duration_ns` from the moment it begins."""
     _spin[(1,)](duration_ns, num_warps=1)
 
 
 def l2_bytes() -> int:
-    """Size of the current CUDA device's L2 cache, as the device says."""
+    """Return the L2 size of the current CUDA device, in bytes."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return int(properties.L2_cache_size)
 
 
 def _nothing() -> None:
-    """Under the interpreter there is no L2."""
+    """Do nothing: there is no L2 under the interpreter."""
 
 
 def _reset_persisting_lines() -> Callable[[], object]:
-    """A call of the driver after which lines in the L2 that were to persist are like all others.
+    """Return a driver call that turns persisting lines of the L2 into normal ones.
 
-    Takes effect when it returns, whatever is enqueued.
+    The call takes effect when it returns, regardless of any enqueued work.
     """
     reset: Callable[[], object] = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
     return reset
 
 
 class CacheFlush:
-    """Enqueues a write of twice what the L2 cache holds, so that nothing else is left in it.
+    """A flush of the L2: enqueues a write of twice its size, which leaves nothing else in it.
 
     Args:
-        cache_bytes: size of the cache; by default that of the current CUDA device.
+        cache_bytes: size of the cache; by default, the L2 of the current CUDA device.
         device: where the written buffer is.
     """
 
@@ -135,19 +135,19 @@ class CacheFlush:
         self._grid = (triton.cdiv(num_elements, _BLOCK),)
         self._reset_persisting = _nothing if device == "cpu" else _reset_persisting_lines()
         self.flushed_bytes = num_elements * _ELEMENT_BYTES
-        self()  # compiles here, and not in front of something that is timed
+        self()  # compiles here rather than in front of a timed call
 
     def __call__(self) -> None:
-        """Enqueues the write; before, lines that a variant has made persist lose that."""
+        """Reset the lines that a variant has made persist, then enqueue the write."""
         self._reset_persisting()
         _flush[self._grid](self._buffer, self._buffer.numel(), _BLOCK)
 
 
 class CacheReader:
-    """Enqueues a read of some MiB by many programs: fast from the L2, slower from memory.
+    """A read of some MiB by many programs: fast from the L2, slower from memory.
 
     Args:
-        cache_bytes: size of the L2; by default that of the current CUDA device.
+        cache_bytes: size of the L2; by default, the L2 of the current CUDA device.
         device: where the buffer is.
     """
 
@@ -160,5 +160,5 @@ class CacheReader:
         self.sums = torch.zeros(self._programs, dtype=torch.int32, device=device)
 
     def __call__(self) -> None:
-        """Enqueues the read."""
+        """Enqueue the read."""
         _read[(self._programs,)](self._source, self.sums, _BLOCK)

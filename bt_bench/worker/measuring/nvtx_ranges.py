@@ -1,8 +1,8 @@
-"""NVTX ranges in the domain `bt_bench`, nested: a phase, in it a variant, in it an operation.
+"""NVTX ranges in the domain `bt_bench`, nested: a phase contains variants, a variant an operation.
 
-The category of a range says which of them it is. Ranges of variants and operations carry the place
+The category of a range is one of these three. Ranges of variants and operations carry the place
 of the step in its window, from 0, as their payload. All ranges are built once, and pushed and
-popped outside of what is timed. Names have no slash, which profilers read as nesting:
+popped outside the timed code. Names have no slash, which profilers read as nesting:
 `fused.step.small_batch_1grp`.
 """
 
@@ -19,23 +19,23 @@ DOMAIN = "bt_bench"
 
 
 class Category(StrEnum):
-    """What a range spans."""
+    """The span of a range."""
 
     PHASE = "phase"
-    """A part of the measuring of an operation: `warm-up` or `rounds`."""
+    """A part of an operation's measurement: `warm-up` or `rounds`."""
     VARIANT = "variant"
-    """All that one sample of a variant takes, with what precedes the timed part."""
+    """One whole sample of a variant, including the work before the timed part."""
     OPERATION = "operation"
     """The timed part of a sample."""
 
 
 class _Range:
-    """A range that is built once.
+    """A range that is built once and used repeatedly.
 
     Args:
-        category: what it spans.
-        parts: of its name.
-        domain: of `nvtx`; `None`: that of bt-bench.
+        category: its span.
+        parts: the parts of its name.
+        domain: a domain of `nvtx`; `None`: bt-bench's own.
     """
 
     def __init__(self, category: Category, *parts: str, domain: Any = None) -> None:
@@ -47,22 +47,22 @@ class _Range:
         )
 
     def at(self, step: int) -> None:
-        """Sets the payload of the pushes that follow: the place of a step in its window."""
+        """Set the payload of later pushes: the place of a step in its window."""
         if self._attributes is not None:
             self._attributes.payload = step
 
     def push(self) -> None:
-        """Opens the range on this thread."""
+        """Open the range on this thread."""
         self._is_open = True
         self._domain.push_range(self._attributes)
 
     def pop(self) -> None:
-        """Closes the range, which is the one opened last."""
+        """Close the range, which must be the one opened last."""
         self._domain.pop_range()
         self._is_open = False
 
     def close(self) -> None:
-        """Closes the range if it is open."""
+        """Close the range if it is open."""
         if self._is_open:
             self.pop()
 
@@ -72,9 +72,9 @@ class Range(_Range):
 
     Args:
         variant: its name.
-        operation: what is called.
+        operation: the operation that is called.
         case: the case's name.
-        domain: of `nvtx`; `None`: that of bt-bench.
+        domain: a domain of `nvtx`; `None`: bt-bench's own.
     """
 
     def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
@@ -86,9 +86,9 @@ class SampleRanges:
 
     Args:
         variant: its name.
-        operation: what is called.
+        operation: the operation that is called.
         case: the case's name.
-        domain: of `nvtx`; `None`: that of bt-bench.
+        domain: a domain of `nvtx`; `None`: bt-bench's own.
     """
 
     def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
@@ -96,7 +96,7 @@ class SampleRanges:
         self._operation = Range(variant, operation, case, domain)
 
     def begin(self, step: int) -> Range:
-        """Opens the range of the variant, and gives that of the operation, still closed.
+        """Open the variant's range, and return the operation's range, still closed.
 
         Args:
             step: the place of the step in its window, from 0.
@@ -107,14 +107,14 @@ class SampleRanges:
         return self._operation
 
     def end(self) -> None:
-        """Closes all that is open, also after the timed part has raised."""
+        """Close all open ranges, even after the timed part has raised."""
         self._operation.close()
         self._variant.close()
 
 
 @contextmanager
 def phase(name: str, operation: str, case: str, domain: Any = None) -> Iterator[None]:
-    """Opens the range of a phase for the length of a `with`: `step.small_batch_1grp.rounds`."""
+    """Open the range of a phase for the length of a `with`: `step.small_batch_1grp.rounds`."""
     spanning = _Range(Category.PHASE, operation, case, name, domain=domain)
     spanning.push()
     try:
@@ -124,5 +124,5 @@ def phase(name: str, operation: str, case: str, domain: Any = None) -> Iterator[
 
 
 def range_name(*parts: str) -> str:
-    """The name of a range: its parts with dots between them, and `_` for each slash."""
+    """Return the name of a range: its parts joined by dots, with `_` for each slash."""
     return ".".join(parts).replace("/", "_")

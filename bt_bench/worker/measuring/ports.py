@@ -1,4 +1,4 @@
-"""What measuring needs from the outside: a clock, a device, its sensors. Tests script them."""
+"""Ports to the outside: a clock and a device, which tests replace by scripted ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
     """A monotonic host clock."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment."""
+        """Return the nanoseconds since some fixed moment."""
         ...
 
 
@@ -23,43 +23,43 @@ class Replayable(Protocol):
     """A captured graph."""
 
     def replay(self) -> None:
-        """Enqueues what was captured."""
+        """Enqueue the captured calls."""
         ...
 
 
 class DevicePort(Protocol):
-    """What timing needs of a device; everything is enqueued on the current stream."""
+    """The device as timing sees it; everything is enqueued on the current stream."""
 
     def synchronize(self) -> None:
-        """Waits until the device is idle."""
+        """Wait until the device is idle."""
         ...
 
     def record_start(self) -> None:
-        """Enqueues the event before the timed call."""
+        """Enqueue the event before the timed call."""
         ...
 
     def record_end(self) -> None:
-        """Enqueues the event after the timed call."""
+        """Enqueue the event after the timed call."""
         ...
 
     def start_has_passed(self) -> bool:
-        """Whether the device has reached the event before the timed call."""
+        """Return whether the device has reached the event before the timed call."""
         ...
 
     def elapsed_us(self) -> float:
-        """Time between the two events, in µs; the device must be idle."""
+        """Return the time between the two events, in µs; the device must be idle."""
         ...
 
     def occupy(self, duration_us: float) -> None:
-        """Enqueues work that keeps the device busy for a known time."""
+        """Enqueue work that keeps the device busy for a known time."""
         ...
 
     def flush_l2(self) -> None:
-        """Enqueues a write of more than the L2 cache holds."""
+        """Enqueue a write of more bytes than the L2 cache holds."""
         ...
 
     def capture(self, call: Callable[[], object], count: int) -> Replayable:
-        """Captures `count` calls into a graph, without running them."""
+        """Capture `count` calls into a graph, without running them."""
         ...
 
 
@@ -70,9 +70,9 @@ class SystemClock:
 
 
 class CudaPort:
-    """The current CUDA stream, with one pair of events that is used again and again.
+    """The current CUDA stream, with one reused pair of events.
 
-    What it calls is looked up once, before any variant is imported.
+    Its functions are looked up once, before any variant is imported.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class CudaPort:
         self._start = event(enable_timing=True)
         self._end = event(enable_timing=True)
         self.flush_l2 = CacheFlush()
-        launch_spin(0)  # compiles it here, and not in front of something that is timed
+        launch_spin(0)  # compiles here rather than in front of a timed call
         self.synchronize = torch.cuda.synchronize
         self.record_start = self._start.record
         self.record_end = self._end.record
@@ -90,17 +90,17 @@ class CudaPort:
         self._capturing = stream()
 
     def elapsed_us(self) -> float:
-        """Time between the two events, in µs; torch gives ms in single precision."""
+        """Return the time between the two events, in µs; torch reports ms in single precision."""
         return round(float(self._elapsed_ms(self._end)) * 1e3, 3)
 
     def occupy(self, duration_us: float) -> None:
-        """Enqueues a kernel that spins for `duration_us`."""
+        """Enqueue a kernel that spins for `duration_us`."""
         launch_spin(int(duration_us * 1e3))
 
     def capture(self, call: Callable[[], object], count: int) -> Replayable:
-        """Captures `count` calls into a CUDA graph, on a stream of its own.
+        """Capture `count` calls into a CUDA graph, on a separate stream.
 
-        `torch.cuda.graph` would also empty the caching allocator, which the next step would pay.
+        `torch.cuda.graph` would also empty the caching allocator, at the expense of the next step.
         """
         graph = torch.cuda.CUDAGraph()
         self._capturing.wait_stream(torch.cuda.current_stream())

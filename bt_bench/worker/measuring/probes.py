@@ -1,4 +1,7 @@
-"""Ways to time one step of one arm. Each is a pass of its own, so that none disturbs another."""
+"""Probes: ways to time one step of one arm.
+
+Each probe replays the window in a pass of its own, and therefore disturbs no other.
+"""
 
 from __future__ import annotations
 
@@ -26,40 +29,40 @@ from bt_bench.worker.measuring.regions import (
 )
 from bt_bench.worker.tasks.arm import Arm
 
-# Calls in a row for `pipelined_us`: enough to fill the queue, and with the 10 launches of a step
-# of many launches far below the 1024 launches that a stream holds.
+# Calls in a row for `pipelined_us`: enough to fill the queue. Even a step of 10 launches stays far
+# below the 1024 launches that a stream holds.
 PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
 
 
 class Probe(Protocol):
-    """Takes one sample of each of its series from one step of one arm."""
+    """A way to take one sample of each of its series from one step of one arm."""
 
     @property
     def series(self) -> tuple[Series, ...]:
-        """The series of a sample's values, in order."""
+        """Return the series of a sample's values, in order."""
         ...
 
     @property
     def deciding(self) -> tuple[Series, ...]:
-        """The series that decide when a case has been measured long enough.
+        """Return the series that decide when a case has been measured long enough.
 
         A probe that has any runs in every round, the others only in some.
         """
         ...
 
     def queue_us(self, arm: Arm) -> float | None:
-        """Length of the device work queued ahead of an arm's operation, if any."""
+        """Return the length of the device work queued ahead of an arm's operation, if any."""
         ...
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
-        """Whether it can time an operation of an arm."""
+        """Return whether the probe can time an operation of an arm."""
         ...
 
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...] | None:
-        """Runs the step and returns a sample per series, in µs.
+        """Run the step and return a sample per series, in µs.
 
         Returns:
             `None` where the device cannot be kept busy until the call has returned.
@@ -69,28 +72,28 @@ class Probe(Protocol):
     def make(
         self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
     ) -> object:
-        """Makes a call in the region that times it, and returns what it returned.
+        """Make a call in the region that times it, and return its result.
 
-        For checks of what is timed: to the call nothing differs from a sample.
+        Spot checks use this: the call cannot distinguish it from a sample.
 
         Args:
-            arm: whose call it is.
-            operation: what it performs.
-            call: what is made.
-            spoil: overwrites what it returned, where it is made several times.
+            arm: the arm whose call is made.
+            operation: the operation that the call performs.
+            call: the call.
+            spoil: overwrites the result of a call that is made several times.
         """
         ...
 
 
 class Keeping:
-    """A call that keeps what it returns, for regions that drop it.
+    """A call that keeps its result, for regions that drop it.
 
     Args:
-        call: what is made.
+        call: the call to wrap.
 
     Attributes:
-        call: to be made in its place, once. No frame of Python's own is in it: the variant finds
-            that of the region above its own, as when it is timed.
+        call: the replacement, to be called once. It adds no Python frame: the variant finds the
+            region's frame above its own, as in a timed sample.
     """
 
     def __init__(self, call: Callable[[], object]) -> None:
@@ -99,7 +102,7 @@ class Keeping:
 
     @property
     def result(self) -> object:
-        """What the call returned."""
+        """Return the result of the call."""
         return self._results[0]
 
 
@@ -110,7 +113,7 @@ def eager_series(
     load: Load = Load.IDLE,
     l2: Cache = Cache.HOT,
 ) -> tuple[Series, ...]:
-    """A series per quantity, all by one method and under one condition."""
+    """Return a series per quantity, all by one method and under one condition."""
     return tuple(
         Series(quantity=quantity, method=method, launch_path=path, load=load, l2=l2)
         for quantity in quantities
@@ -118,7 +121,7 @@ def eager_series(
 
 
 class StageProbe:
-    """Host time of staging alone, which is all that can be timed without a GPU."""
+    """Host time of staging alone, the only quantity that can be timed without a GPU."""
 
     series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
     deciding = series
@@ -127,17 +130,17 @@ class StageProbe:
         self._clock = clock
 
     def queue_us(self, arm: Arm) -> float | None:
-        """Always `None`: nothing is queued."""
+        """Return `None`: nothing is queued."""
         return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
-        """Always true: every arm can stage."""
+        """Return true: every arm can stage."""
         return True
 
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
-        """Times staging of all rows of the step."""
+        """Time the staging of all rows of the step."""
         call = arm.staging(step)
         nvtx_range.push()
         stage_us, _ = host_times(self._clock, call)
@@ -148,7 +151,7 @@ class StageProbe:
     def make(
         self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
     ) -> object:
-        """See `Probe`; where staging is timed beside another operation, that is called plainly."""
+        """See `Probe`. If staging is timed beside another operation, call the operation plainly."""
         if not operation.traits.on_host:
             return call()
         kept = Keeping(call)
@@ -157,7 +160,7 @@ class StageProbe:
 
 
 class _PathProbe:
-    """What probes of one launch path have in common."""
+    """The common base of probes of one launch path."""
 
     deciding: tuple[Series, ...] = ()
 
@@ -165,11 +168,11 @@ class _PathProbe:
         self._path = path
 
     def queue_us(self, arm: Arm) -> float | None:
-        """Always `None`: nothing is queued."""
+        """Return `None`: nothing is queued."""
         return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
-        """Arms that have the launch path."""
+        """Return whether the arm supports the launch path."""
         return supports(arm, self._path, operation)
 
 
@@ -200,7 +203,7 @@ class HostProbe(_PathProbe):
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
-        """Times staging if there is any, then the operation up to its return and an idle device."""
+        """Time staging, if any, then the operation up to its return and to an idle device."""
         synchronize = self._device.synchronize
         use(arm, self._path)
         stage_us = host_times(self._clock, arm.staging(step))[0] if self._stages else 0.0
@@ -224,9 +227,9 @@ class HostProbe(_PathProbe):
 
 
 class EventProbe(_PathProbe):
-    """A pair of events around the call on an idle device: what the published results used.
+    """A pair of events around the call on an idle device, the method of the published results.
 
-    On an idle device the first event passes at once, so the time contains the host's launching.
+    On an idle device the first event passes at once, so the time includes the host's launching.
     """
 
     def __init__(self, device: DevicePort, path: LaunchPath) -> None:
@@ -237,7 +240,7 @@ class EventProbe(_PathProbe):
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
-        """Times the operation between two events."""
+        """Time the operation between two events."""
         use(arm, self._path)
         call = arm.ready(operation, step)
         self._device.synchronize()
@@ -275,7 +278,7 @@ class PipelinedProbe(_PathProbe):
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...]:
-        """Times `PIPELINED_CALLS` calls and the synchronisation; per call."""
+        """Time `PIPELINED_CALLS` calls and the synchronisation; return the time per call."""
         synchronize = self._device.synchronize
         use(arm, self._path)
         restages = operation.traits.consumes_staged
@@ -294,9 +297,9 @@ class PipelinedProbe(_PathProbe):
     def make(
         self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
     ) -> object:
-        """See `Probe`: the last of several calls in a row has to put right what was spoilt.
+        """See `Probe`. The last of several calls in a row has to restore the spoilt result.
 
-        A call that consumes what was staged is made once.
+        A call that consumes staged writes is made once.
         """
         use(arm, self._path)
         if operation.traits.consumes_staged:
@@ -316,8 +319,8 @@ class PipelinedProbe(_PathProbe):
 class BusyProbe(_PathProbe):
     """The operation behind a queue of device work that outlasts the call.
 
-    Both events pass only after the queue, so that nothing of the host is between them: their
-    distance is what the operation adds to a busy device. With a cold L2, a flush comes first.
+    Both events pass only after the queue, so no host time lies between them: their distance is
+    the time that the operation adds on a busy device. With a cold L2, a flush precedes the queue.
     """
 
     def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath, l2: Cache) -> None:
@@ -330,15 +333,15 @@ class BusyProbe(_PathProbe):
         self.series += eager_series([Quantity.HOST_US], Method.HOST_CLOCK, path, Load.BUSY, l2)
 
     def queue_us(self, arm: Arm) -> float | None:
-        """The length that the arm's calls have needed so far."""
+        """Return the length that the arm's calls have needed so far."""
         return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...] | None:
-        """Times the operation between two events, and the call on the host.
+        """Time the operation between two events, and the call on the host.
 
-        A queue that ends too early is doubled, and the step taken again.
+        If the queue ends too early, it is doubled and the step is taken again.
 
         Returns:
             `None` where the longest queue ends too early: the call waits for the device.

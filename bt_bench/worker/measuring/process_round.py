@@ -1,6 +1,6 @@
-"""One process of a gate's round: it measures everything once, and briefly, all arms side by side.
+"""One process of a gate's round: every unit measured once, briefly, with all arms side by side.
 
-Setting up takes seconds; it is done ahead, and several processes may do it at once. The timed part
+Setting up takes seconds. It is done ahead, and several processes may do it at once. The timed part
 takes about a second, while nothing else runs.
 """
 
@@ -31,9 +31,9 @@ from bt_bench.worker.tasks.tasks import RoundUnit, RoundValue
 
 # Values from fewer rounds than this are left out.
 FEWEST_ROUNDS = 3
-# With fewer arms there would be too few samples without the first ones after a rewind.
+# With fewer arms, too few samples would be left without the first ones after a rewind.
 FEWEST_ARMS_TO_CHOOSE = 3
-# Bounds the rounds of gates of many cases, and of those that the interpreter runs.
+# Bounds the rounds of gates that have many cases or run in the interpreter.
 SECONDS_OF_ROUNDS = 6.0
 FEWEST_PASSES = 2
 # A process that has waited runs slower at first, by a third for some 50 ms on an H200's host.
@@ -53,15 +53,16 @@ class ProcessRound:
     """All units of a process-round, set up and warm.
 
     Args:
-        units: what is timed.
-        copies: the arms by name, each with classes that are copies of one another; a unit takes
-            those of its arms that are here.
+        units: the units to time.
+        copies: the arms by name, each with classes that are copies of one another; a unit uses
+            those of its arms that are present.
         workload_of: builds the workload of a case.
-        plan: how briefly to measure.
+        plan: a plan of brief measurements.
         bench: the device.
 
     Attributes:
-        other_threads: of the CPU time while rounds were timed; 0 before.
+        other_threads: share of the CPU time that other threads used during the timed rounds; 0
+            before.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -88,7 +89,7 @@ class ProcessRound:
         self._profile(once, records)
 
     def measure(self, on_round: OnRound) -> tuple[RoundValue, ...]:
-        """Times all units, in turns and random order, and then profiles them all.
+        """Time all units, in turns and random order, and then profile them all.
 
         Raises:
             ArmFailedError: when a variant raises.
@@ -106,7 +107,7 @@ class ProcessRound:
             end_ns = clock.now_ns() + SECONDS_OF_ROUNDS * 1e9
             for turn, rounds in enumerate(self._passes()):
                 if turn >= FEWEST_PASSES and clock.now_ns() > end_ns:
-                    break  # more processes with fewer rounds each show the same, and more
+                    break  # more processes with fewer rounds each are at least as informative
                 changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
                 self._time(self._plan.model_copy(update=changes), records, on_round, turn)
             self.other_threads = threads.share_of_others()
@@ -115,7 +116,7 @@ class ProcessRound:
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))
 
     def newly_hidden(self) -> list[str]:
-        """Methods that objects of variants have got of their own since these were set up.
+        """Return the methods that variants' objects have shadowed since set-up.
 
         An object's own attribute hides the method of its class, and any code may set it.
         """
@@ -132,9 +133,10 @@ class ProcessRound:
         }
 
     def _passes(self) -> Iterator[int]:
-        """Rounds of each pass. Units take turns after a cycle of balanced orders.
+        """Yield the rounds of each pass. Units take turns after a cycle of balanced orders.
 
-        A disturbance of some 10 ms then hits few rounds of many units, rather than all of one.
+        A disturbance of some 10 ms then hits a few rounds of many units rather than all rounds of
+        one.
         """
         cycle = max((rounds_of_cycle(len(unit.window.names)) for unit in self._units), default=1)
         left = self._plan.rounds
@@ -152,28 +154,28 @@ class ProcessRound:
         on_round: OnRound = untold,
         turn: int | None = None,
     ) -> None:
-        """Rounds of all units, one unit after the other, with one copy of the code in each turn.
+        """Take rounds of all units, one unit after the other, with one code copy per turn.
 
-        Code that has just run is quicker, and engines run theirs all the time.
+        Code that has just run is faster, and engines run theirs all the time.
         """
         pairs = list(zip(self._units, records, strict=True))
         rng = random.Random(plan.seed)
         clock = self._bench.around.clock
         for unit, of_unit in rng.sample(pairs, len(pairs)):
-            # Orders of its own, so that luck in one unit is not luck in all of them.
+            # Each unit has its own orders: a lucky order then favours an arm in one unit only.
             own = plan.model_copy(update={"seed": rng.randrange(2**31)})
             taken = None if turn is None else self._instances_of(turn, unit.window)
             Rounds(unit.window, unit.probes, own, clock, of_unit, taken).run(on_round)
 
     def _instances_of(self, turn: int, window: Window) -> list[int]:
-        """The instances of a turn's copy of the code, another one of them first each time."""
+        """Return the instances of a turn's code copy, a different one first each time."""
         number, later = turn % self._copies, turn // self._copies
         own = list(range(number, len(window.instances), self._copies)) or [0]
         first = later % len(own)
         return own[first:] + own[:first]
 
     def _profile(self, plan: Plan, records: Sequence[Records]) -> None:
-        """Takes what needs passes of its own: captured graphs and device times."""
+        """Measure the series that need separate passes: captured graphs and device times."""
         bench = self._bench
         pairs = list(zip(self._units, records, strict=True))
         for unit, of_unit in pairs:
@@ -187,17 +189,17 @@ class ProcessRound:
 
 
 def _is_hidden(variant: object, name: str) -> bool:
-    """Whether an object has an attribute of its own in place of a method of its class.
+    """Return whether an attribute of an object hides a method of its class.
 
-    Its `__dict__` is not asked for: before Python 3.13 an object that has been asked for it finds
-    its methods slower from then on, so that something else would be timed.
+    The object's `__dict__` is not read. Before Python 3.13, method look-ups on an object become
+    slower once its `__dict__` has been read, which would change the timed code.
     """
     of_class = getattr(type(variant), name)
     if not callable(of_class):
         return False
     own = getattr(variant, name)
     if not isinstance(of_class, FunctionType):
-        return bool(own != of_class)  # a method of the class, a class, or something in C
+        return bool(own != of_class)  # a class method, a class, or a callable in C
     if isinstance(own, MethodType):
         return own.__func__ is not of_class or own.__self__ is not variant
     return own is not of_class  # a static method
@@ -210,7 +212,7 @@ def _set_up(
     plan: Plan,
     bench: Bench,
 ) -> list[_Unit]:
-    """Sets up windows and probes; operations of one case with the same arms share instances."""
+    """Set up windows and probes; operations of one case with the same arms share instances."""
     ready = []
     built: dict[tuple[str, tuple[str, ...]], Window] = {}
     for unit in units:
@@ -231,7 +233,7 @@ def _set_up(
 
 
 def _probes(unit: RoundUnit, plan: Plan, bench: Bench) -> list[Probe]:
-    """The probes that take what is wanted, plus the deciding ones, which rounds need."""
+    """Return the probes of the wanted series, plus the deciding ones, which rounds need."""
     return [
         probe
         for probe in bench.probes(unit.operation, plan)
@@ -245,7 +247,7 @@ def _is_profiled(unit: RoundUnit) -> bool:
 
 
 def _values(unit: RoundUnit, records: Records) -> list[RoundValue]:
-    """Per arm and wanted series one value: the mean over steps of what each step takes."""
+    """Return one value per arm and wanted series: the mean over steps of their `faster_mean`."""
     records.discard_slow_rounds()
     values = []
     for name, book in records.books.items():
@@ -264,7 +266,7 @@ def _values(unit: RoundUnit, records: Records) -> list[RoundValue]:
 
 
 class _Samples:
-    """Samples of an arm, each with the arm that ran before it.
+    """An arm's samples, each with the arm that ran before it.
 
     The first call after a rewind is left out where there are enough others: it is slower by 15 to
     25 % on an H200's host, and varies more.
@@ -280,7 +282,7 @@ class _Samples:
         self._is_alone = len(recorder.names) < FEWEST_ARMS_TO_CHOOSE
 
     def value(self) -> float | None:
-        """What the steps take on average, in the unit of the samples."""
+        """Return the mean over the steps, in the samples' unit; `None` if a step has no samples."""
         means = [self._mean(step) for step in self._steps]
         there = [mean for mean in means if mean is not None]
         return sum(there) / len(there) if len(there) == len(means) else None
@@ -290,7 +292,7 @@ class _Samples:
         return faster_mean(kept) if kept else None
 
     def influence(self, intruders: Collection[str]) -> float | None:
-        """Log ratio of what it takes after an intruder to what it takes after any other arm."""
+        """Return the log ratio of times after an intruder to times after any other arm."""
         after: list[float] = []
         others: list[float] = []
         for step in self._steps:

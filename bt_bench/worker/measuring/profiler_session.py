@@ -27,21 +27,21 @@ class Activity:
 
     @property
     def end_ns(self) -> int:
-        """When it ended."""
+        """Return when it ended."""
         return self.start_ns + self.duration_ns
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the profiler recorded of a session, with times of the host clock in ns.
+    """The profiler's records of a session, with times of the host clock in ns.
 
-    It drops records now and then without saying so: a caller that knows how many there must be
-    should count them.
+    The profiler occasionally drops records silently: a caller that knows the expected number should
+    count them.
 
     Args:
-        steps: start and end of each range that was recorded, by its number.
+        steps: start and end of each recorded range, by its number.
         returns_ns: when the call of each range returned, by its number.
-        activities: all device operations, in the order in which they began.
+        activities: all device operations, in the order of their starts.
     """
 
     steps: dict[int, tuple[int, int]]
@@ -49,7 +49,7 @@ class Recorded:
     activities: list[Activity]
 
     def by_range(self, num_ranges: int) -> list[list[Activity]]:
-        """Sorts device activities into the host ranges that caused them, by time.
+        """Assign device activities to the host ranges that caused them, by time.
 
         Returns:
             The activities of each range, in order; a range that was not recorded has none.
@@ -65,10 +65,10 @@ class Recorded:
 
 
 def sort_events(events: Iterable[Any]) -> Recorded:
-    """Tells ranges and device activities apart.
+    """Separate ranges from device activities.
 
     Args:
-        events: those of the Kineto results of torch's profiler.
+        events: the events of the Kineto results of torch's profiler.
     """
     steps: dict[int, tuple[int, int]] = {}
     returns_ns: dict[int, int] = {}
@@ -90,7 +90,7 @@ def sort_events(events: Iterable[Any]) -> Recorded:
 
 
 class ProfilerSession:
-    """Makes calls under the profiler, which `profiler_session` has started."""
+    """A running profiler and the calls made under it; see `profiler_session`."""
 
     def __init__(self, profiler: Any, synchronize: Callable[[], object]) -> None:
         self._profiler = profiler
@@ -98,14 +98,14 @@ class ProfilerSession:
         self._num_calls = 0
 
     def run(self, call: Callable[[], object], *ahead: Callable[[], object]) -> None:
-        """Makes a call in the range of the next number, from 0, and waits for the device.
+        """Make a call in the range of the next number, from 0, and wait for the device.
 
-        The device has nothing but what is enqueued ahead to do before the range, and nothing after
-        it, so every activity of the call lies inside its range.
+        Only the work enqueued ahead precedes the range on the device, and nothing follows it, so
+        every activity of the call lies inside its range.
 
         Args:
-            call: what is profiled.
-            ahead: made before it on an idle device, outside of the range.
+            call: the call to profile.
+            ahead: calls made before it on an idle device, outside the range.
         """
         self._synchronize()
         for one in ahead:
@@ -118,19 +118,19 @@ class ProfilerSession:
             self._synchronize()
 
     def recorded(self) -> Recorded:
-        """What was recorded; call when the session has been left."""
+        """Return the records; call this after the session has ended."""
         return sort_events(self._profiler.kineto_results.events())
 
 
 @contextmanager
 def profiler_session(synchronize: Callable[[], object]) -> Iterator[ProfilerSession]:
-    """Has the profiler record host ranges and device activities.
+    """Start the profiler, and have it record host ranges and device activities.
 
     Args:
         synchronize: waits until the device is idle.
     """
-    # What `torch.profiler.profile` is made of: that one also imports torch's compiler and all of
-    # torch.distributed, which takes ten seconds of each process, and makes objects of all events.
+    # `torch.profiler.profile` is built on this one. It also imports torch's compiler and all of
+    # torch.distributed, which takes ten seconds per process, and makes objects of all events.
     device = "cuda" if torch.cuda.is_available() else None
     with profile(use_kineto=True, use_device=device) as profiler:
         yield ProfilerSession(profiler, synchronize)

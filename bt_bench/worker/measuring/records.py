@@ -1,4 +1,4 @@
-"""Collects what the passes of a case produce: samples by arm, the log of rounds, and notes."""
+"""Records of a case's passes: samples by arm, the log of rounds, and notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.worker.measuring.watch import Seen, Surroundings, Watch, slow_roun
 
 @dataclass
 class SampleBook:
-    """Collects the samples of one arm: per series the rounds and their rows."""
+    """The samples of one arm: per series the rounds and their rows."""
 
     per_series: dict[Series, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
     queues_us: dict[Series, float] = field(default_factory=dict)
@@ -25,20 +25,20 @@ class SampleBook:
         rows: Sequence[tuple[float, ...]],
         queue_us: float | None = None,
     ) -> None:
-        """Adds what a probe took in a round, behind a queue of that length if there is one."""
+        """Add a probe's samples of one round, with the length of the queue if there was one."""
         for series, column in zip(probe.series, zip(*rows, strict=True), strict=True):
             self.add_row(round_index, series, list(column))
             if queue_us is not None:
                 self.queues_us[series] = max(queue_us, self.queues_us.get(series, 0.0))
 
     def add_row(self, round_index: int, series: Series, row: list[float]) -> None:
-        """Adds one round of one series."""
+        """Add one round of one series."""
         rounds, samples = self.per_series.setdefault(series, ([], []))
         rounds.append(round_index)
         samples.append(row)
 
     def drop_rounds(self, dropped: Collection[int]) -> None:
-        """Forgets the rounds that do not count after all."""
+        """Forget the rounds that turned out not to count."""
         for series, (rounds, samples) in list(self.per_series.items()):
             kept = [place for place, index in enumerate(rounds) if index not in dropped]
             self.per_series[series] = (
@@ -47,7 +47,7 @@ class SampleBook:
             )
 
     def measurements(self) -> list[Measurement]:
-        """The collected measurements; series without rounds are left out."""
+        """Return the collected measurements, without series that have no rounds."""
         return [
             Measurement(
                 **dict(series),
@@ -61,11 +61,11 @@ class SampleBook:
 
 
 class Records:
-    """Collects what the passes of one case produce.
+    """The records of one case's passes.
 
     Args:
-        names: of the arms.
-        around: what is watched around every round.
+        names: the arms' names.
+        around: the clock, sensors and ledger to watch around every round.
     """
 
     def __init__(self, names: Sequence[str], around: Surroundings) -> None:
@@ -75,21 +75,21 @@ class Records:
         self.watch = Watch(around)
 
     def end_round(self, kind: RoundKind, turn: Turn, seconds: float) -> int | None:
-        """Logs a round as the watch saw it; returns its index, or `None` if it does not count."""
+        """Log a round as the watch saw it; return its index, or `None` if it does not count."""
         return self.log_round(kind, turn, seconds, self.watch.end_round())
 
     def log_round(self, kind: RoundKind, turn: Turn, seconds: float, seen: Seen) -> int | None:
-        """Logs a round; returns its index, or `None` if it does not count."""
+        """Log a round; return its index, or `None` if it does not count."""
         index = self.recorder.add(kind, turn, seconds, seen.sm_clock_mhz, seen.discarded)
         return index if seen.discarded is None else None
 
     def note(self, name: str, text: str) -> None:
-        """Adds a note on what an arm lacks and why, unless it is there already."""
+        """Add a note on a series that an arm lacks and why, unless it is there already."""
         if text not in self.notes[name]:
             self.notes[name].append(text)
 
     def discard_slow_rounds(self) -> None:
-        """Discards rounds at a lower clock than the case reached; call when all are taken."""
+        """Discard rounds at a lower clock than the case reached; call this once all are taken."""
         slow = slow_rounds(self.recorder.clocks)
         for index in slow:
             self.recorder.discard(index, DiscardCode.CLOCK)

@@ -1,12 +1,13 @@
-"""The timed regions: what lies between two readings of the clock, or between two events.
+"""Timed regions: the code between two readings of the clock, or between two events.
 
-Each is written once, and both the measurements and calibration time with it. So what a calibration
-says that the harness adds is added by the code that measures, and not by a copy of it.
+Measurements and calibration share these functions, so the overhead that a calibration reports is
+added by the code that measures, and not by a copy of it.
 
-A region looks up whatever it needs before its first reading, and makes the timed call from its own
-frame: one below the function that uses the region, for measuring and calibration alike. How many
-frames are above that function differs, but a worker has room for all of them
-(`worker/call_stack.py`). The probes push and pop NVTX ranges around regions, not within.
+A region looks up everything it needs before its first reading, and makes the timed call from its
+own frame. That frame is one below the function that uses the region, for measurements and
+calibration alike. The number of frames above that function differs, but a worker has room for all
+of them (`worker/isolation/call_stack.py`). The probes push and pop NVTX ranges around regions, not
+within.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from bt_bench.analysis import median
 from bt_bench.worker.measuring.ports import Clock, DevicePort, Replayable
 
-# A builtin, so that no frame of Python's own is in it: that of a step's call is the step's.
+# A builtin, which adds no Python frame: in a step's call, the only frame is the step's own.
 NOTHING = gc.isenabled
 
 LONGEST_QUEUE_US = 20_000.0
@@ -26,7 +27,7 @@ LONGEST_QUEUE_US = 20_000.0
 # The slope is taken between graphs of N and 2 N calls.
 SLOPE_CALLS = 8
 SLOPE_QUEUE_US = 100.0
-SLOPE_QUEUES = 5  # tried in turn, each twice as long; a host that stalls for 1.6 ms shows
+SLOPE_QUEUES = 5  # tried in turn, each twice as long; a stall of the host of 1.6 ms shows
 
 
 # Host clock
@@ -35,10 +36,10 @@ SLOPE_QUEUES = 5  # tried in turn, each twice as long; a host that stalls for 1.
 def host_times(
     clock: Clock, call: Callable[[], object], wait: Callable[[], object] = NOTHING
 ) -> tuple[float, float]:
-    """Host time in µs until a call returns, and from the same start until `wait` returns."""
+    """Return the host time in µs until a call returns, and until `wait` after it returns."""
     now_ns = clock.now_ns
-    # CPython specialises a place that calls for the types that it sees, and others then take
-    # longer. Steps are bound as partials; everything else becomes one.
+    # CPython specialises a call site for the types that it sees, and other types then take longer.
+    # Steps are bound as partials; everything else becomes one.
     timed = call if type(call) is partial else partial(call)
     start = now_ns()
     timed()
@@ -51,7 +52,7 @@ def host_times(
 def host_time_in_a_row(
     clock: Clock, call: Callable[[], object], count: int, wait: Callable[[], object] = NOTHING
 ) -> float:
-    """Host time in µs per call, of `count` calls in a row and of one `wait` after them."""
+    """Return the host time in µs per call, for `count` calls in a row and one `wait` after them."""
     now_ns = clock.now_ns
     start = now_ns()
     for _ in range(count):
@@ -69,9 +70,9 @@ def host_time_restaging(
     stage: Callable[[], object],
     undo: Callable[[], object],
 ) -> float:
-    """As `host_time_in_a_row`, where each call consumes what `stage` stages.
+    """Return the same as `host_time_in_a_row` for calls that consume what `stage` stages.
 
-    Staging the same step again needs what the host knew before, so `undo` puts that back each time.
+    Staging a step again requires the host's earlier state, which `undo` restores each time.
     """
     now_ns = clock.now_ns
     start = now_ns()
@@ -88,7 +89,7 @@ def host_time_restaging(
 
 
 def between_events(device: DevicePort, call: Callable[[], object]) -> None:
-    """Enqueues the two events around a call; `elapsed_us` of the idle device then has its time."""
+    """Enqueue the two events around a call; on the idle device, `elapsed_us` returns its time."""
     record_start, record_end = device.record_start, device.record_end
     record_start()
     call()
@@ -98,9 +99,9 @@ def between_events(device: DevicePort, call: Callable[[], object]) -> None:
 def between_events_and_readings(
     clock: Clock, device: DevicePort, call: Callable[[], object]
 ) -> float:
-    """As `between_events`, and returns the host time of the call in µs.
+    """Enqueue as `between_events`, and return the host time of the call in µs.
 
-    The readings lie between the events, so this is for a device with a queue ahead.
+    The readings lie between the events, so the device needs a queue ahead.
     """
     now_ns, record_start, record_end = clock.now_ns, device.record_start, device.record_end
     record_start()
@@ -112,12 +113,12 @@ def between_events_and_readings(
 
 
 def queue_ahead(device: DevicePort, queue_us: float, first: Callable[[], object] = NOTHING) -> None:
-    """Keeps an idle device busy, so that the events of the next region pass only afterwards.
+    """Keep an idle device busy: the events of the next region then pass only afterwards.
 
     Args:
-        device: what is kept busy; it is waited for.
-        queue_us: for how long.
-        first: what is enqueued ahead of that.
+        device: the device; it is synchronised first.
+        queue_us: length of the queue.
+        first: enqueues work ahead of the queue.
     """
     device.synchronize()
     first()
@@ -125,9 +126,9 @@ def queue_ahead(device: DevicePort, queue_us: float, first: Callable[[], object]
 
 
 def outlasted(device: DevicePort) -> bool:
-    """Whether the queue outlasted the region behind it; waits for the device.
+    """Return whether the queue outlasted the region behind it; wait for the device.
 
-    If so, nothing of the host is between the two events.
+    If so, no host time lies between the two events.
     """
     covered = not device.start_has_passed()
     device.synchronize()
@@ -138,7 +139,7 @@ def outlasted(device: DevicePort) -> bool:
 
 
 def captured(device: DevicePort, call: Callable[[], object], count: int) -> Replayable:
-    """A graph of so many calls, ready to be replayed; it has been replayed once, and has run."""
+    """Return a graph of `count` calls that has been replayed once and has run."""
     device.synchronize()
     graph = device.capture(call, count)
     graph.replay()  # the first replay also uploads the graph
@@ -147,11 +148,11 @@ def captured(device: DevicePort, call: Callable[[], object], count: int) -> Repl
 
 
 class GraphSlope:
-    """Device time of a call by what one more captured call adds to a replay.
+    """Device time of a call: the time that one more captured call adds to a replay.
 
     Args:
-        device: what captures and replays.
-        call: what is captured.
+        device: captures and replays.
+        call: the call to capture.
     """
 
     def __init__(self, device: DevicePort, call: Callable[[], object]) -> None:
@@ -161,7 +162,7 @@ class GraphSlope:
         self._long = captured(device, call, 2 * self._calls)
 
     def sample_us(self, replays: int) -> float:
-        """The slope in µs between the medians of so many replays of each graph."""
+        """Return the slope in µs between the medians of `replays` replays of each graph."""
         short_us, long_us = (
             median([self._replay_us(graph) for _ in range(replays)])
             for graph in (self._short, self._long)
@@ -169,7 +170,7 @@ class GraphSlope:
         return max(0.0, (long_us - short_us) / self._calls)
 
     def _replay_us(self, graph: Replayable) -> float:
-        """Device time of one replay, by events behind a queue that hides the launch."""
+        """Return the device time of one replay, by events behind a queue that hides the launch."""
         for doublings in range(SLOPE_QUEUES):
             queue_ahead(self._device, SLOPE_QUEUE_US * 2**doublings)
             between_events(self._device, graph.replay)

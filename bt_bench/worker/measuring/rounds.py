@@ -1,4 +1,4 @@
-"""The order of arms and instances, and the log of the rounds that were taken."""
+"""The order of arms and instances, and the log of the rounds taken."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bt_bench.worker.tasks.arm import Arm
 
 @dataclass(frozen=True)
 class Window:
-    """What is replayed: the arms of a case, its steps, and the operation to time.
+    """The arms and steps of a case to replay, and the operation to time.
 
-    Each variant has several instances, with buffers of their own. Where a buffer happens to lie
-    in host memory changes the time of a kernel that reads it by microseconds, for as long as the
-    buffer lives. With only one instance, that would look like a property of the variant.
+    Each variant has several instances, each with its own buffers. The place of a buffer in host
+    memory changes the time of a kernel that reads it by microseconds, for as long as the buffer
+    lives. With only one instance, that would look like a property of the variant.
 
     Args:
         case: the case's name, for NVTX ranges.
         instances: for each instance its arms, one per variant, in the state before the first step.
         steps: the steps, on the arms' device.
-        operation: what is timed in each step.
+        operation: the operation to time in each step.
     """
 
     case: str
@@ -35,37 +35,36 @@ class Window:
 
     @property
     def names(self) -> list[str]:
-        """Names of the arms."""
+        """Return the arms' names."""
         return [arm.name for arm in self.instances[0]]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One round's instance, and its arms in the order in which they run."""
+    """One round's instance, and its arms in the order of their runs."""
 
     instance: int
     arms: list[Arm]
 
     def place(self, name: str) -> int | None:
-        """Where an arm stands in the order, 0 first; `None` if it takes no part."""
+        """Return an arm's place in the order, 0 first; `None` if it takes no part."""
         names = [arm.name for arm in self.arms]
         return names.index(name) if name in names else None
 
 
 class Turns:
-    """Takes instances in turn, with the arms in balanced order, and each order in reverse as well.
+    """The sequence of instances and of balanced orders of the arms, each order also in reverse.
 
     The first arm after a rewind is slower than the others, by 15 to 25 % on an H200's host, and an
-    arm is faster after one that runs the same functions. So in the rounds of a cycle each arm is
-    at each place equally often, and follows each other arm equally often; which arm takes which
-    part is drawn anew for each cycle. Source: Williams, "Experimental Designs Balanced for the
-    Estimation of Residual Effects of Treatments", Australian Journal of Scientific Research A 2
-    (1949), 149-168.
+    arm is faster after one that runs the same functions. So in the rounds of a cycle each arm is at
+    each place equally often, and follows each other arm equally often. Each cycle draws anew which
+    arm takes which part. Source: Williams, "Experimental Designs Balanced for the Estimation of
+    Residual Effects of Treatments", Australian Journal of Scientific Research A 2 (1949), 149-168.
 
     Args:
         window: arms and instances.
-        rng: for the parts.
-        taken: which instances take turns; `None`: all.
+        rng: draws the parts.
+        taken: the instances that take turns; `None`: all.
     """
 
     def __init__(
@@ -79,13 +78,13 @@ class Turns:
         self._back: list[int] | None = None
 
     def next_pair(self) -> tuple[Turn, Turn]:
-        """The next two rounds, both on the next instance."""
+        """Return the next two rounds, both on the next instance."""
         instance = self._next_instance()
         order = self._next_order()
         return self._turn(instance, order), self._turn(instance, order[::-1])
 
     def next_round(self) -> Turn:
-        """The next round alone, on the next instance: more of them in few rounds."""
+        """Return the next round alone, on the next instance: few rounds reach more instances."""
         order, self._back = self._back, None
         if order is None:
             order = self._next_order()
@@ -97,7 +96,7 @@ class Turns:
         return self._taken[(self._count - 1) % len(self._taken)]
 
     def _next_order(self) -> list[int]:
-        """Places of the arms, of an order whose reverse comes next."""
+        """Return the next order as places of the arms; its reverse comes after it."""
         if not self._orders:
             count = len(self._window.names)
             parts = self._rng.sample(range(count), count)
@@ -111,20 +110,20 @@ class Turns:
 
 
 def balanced_orders(count: int) -> list[list[int]]:
-    """Orders of `count` arms that are balanced together with their reverses; see `Turns`."""
+    """Return orders of `count` arms that are balanced together with their reverses; see `Turns`."""
     zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]
     shifts = range(max(1, count if count % 2 else count // 2))
     return [[(step + shift) % count for step in zigzag] for shift in shifts]
 
 
 def rounds_of_cycle(count: int) -> int:
-    """Rounds after which orders of `count` arms are balanced."""
+    """Return the number of rounds after which orders of `count` arms are balanced."""
     return 2 * len(balanced_orders(count))
 
 
 @dataclass
 class RoundRecorder:
-    """Collects the log of a case's rounds."""
+    """The log of a case's rounds."""
 
     names: Sequence[str]
     _kinds: list[RoundKind] = field(default_factory=list)
@@ -141,7 +140,7 @@ class RoundRecorder:
         sm_clock_mhz: int | None = None,
         discarded: DiscardCode | None = None,
     ) -> int:
-        """Notes a round and returns its index."""
+        """Log a round and return its index."""
         self._kinds.append(kind)
         self._turns.append(turn)
         self._seconds.append(round(seconds, 4))
@@ -150,26 +149,26 @@ class RoundRecorder:
         return len(self._kinds) - 1
 
     def before(self, index: int, name: str, step: int) -> str | None:
-        """The arm that ran just before an arm in a step of a round; `None` after a rewind."""
+        """Return the arm that ran just before an arm in a step; `None` after a rewind."""
         names = [arm.name for arm in self._turns[index].arms]
         place = names.index(name)
         return names[place - 1] if place or step else None
 
     @property
     def clocks(self) -> list[int | None]:
-        """SM clock of each round."""
+        """Return the SM clock of each round."""
         return list(self._clocks)
 
     def discard(self, index: int, code: DiscardCode) -> None:
-        """Marks a round as discarded, unless it already is."""
+        """Mark a round as discarded, unless it already is."""
         self._discarded[index] = self._discarded[index] or code
 
     def num_discarded(self) -> dict[DiscardCode, int]:
-        """Rounds that do not count, by reason."""
+        """Return the number of rounds that do not count, by reason."""
         return dict(Counter(code for code in self._discarded if code is not None))
 
     def log_for(self, name: str) -> RoundLog:
-        """The log as stored in the result of one arm."""
+        """Return the log as stored in the result of one arm."""
         return RoundLog(
             arms=list(self.names),
             kind=list(self._kinds),

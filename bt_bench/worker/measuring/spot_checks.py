@@ -1,9 +1,9 @@
-"""Checks of what is timed: among the rounds at moments that no variant knows, and after them.
+"""Spot checks of timed calls: among the rounds, at moments unknown to variants, and after them.
 
-A check before the rounds says little about what runs in them: a variant may do less once it has
-been called often, when garbage collection is off, or below a function that reads the clock. So
-calls are checked in the very regions that time them, and on other contents, so that results that
-are remembered are wrong ones.
+A check before the rounds proves little about the calls in them. A variant may do less once it has
+been called often, while garbage collection is off, or below a function that reads the clock. The
+calls are therefore checked in the very regions that time them, and on other contents, on which
+remembered results are wrong.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from bt_bench.worker.tasks.arm import Arm
 from bt_bench.worker.tasks.outcome import OnRound, told_in_parts, untold
 
 CHANCE = 1 / 5  # of a check before a pair of rounds
-SHARE_OF_TIME = 0.1  # that checks take at most of a case's rounds
+SHARE_OF_TIME = 0.1  # of the rounds' time; beyond it, no further check begins
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way in which calls are timed.
+    """A way to time calls.
 
     Args:
         name: for messages.
-        serves: whether an arm can be timed so.
-        make: makes a call of an arm so, and returns what it returned; where it makes it again, it
-            spoils that before.
-        around: holds while calls are made so.
+        serves: whether it can time an arm.
+        make: makes a call of an arm in this way and returns its result; spoils the result before it
+            makes the call again.
+        around: a context that is held while calls are made.
     """
 
     name: str
@@ -55,25 +55,25 @@ PLAINLY = Way("a plain call", lambda _: True, lambda _arm, _operation, call, _sp
 
 
 def way_of(probe: Probe, operation: Operation) -> Way:
-    """The way of a probe."""
+    """Wrap a probe's timed call for spot checks."""
     quantities = ", ".join(dict.fromkeys(series.quantity for series in probe.series))
     path = probe.series[0].launch_path
     return Way(f"{quantities} on {path}", lambda arm: probe.serves(arm, operation), probe.make)
 
 
 class SpotChecks:
-    """Checks the arms of a window as they are timed.
+    """Checks of a window's arms in the regions that time them.
 
     Args:
         window: arms, steps and operation.
-        workload: what the steps were made of.
+        workload: the workload that the steps were made from.
         device: where the arms are.
-        clock: for the time that it takes.
-        on_round: is told how far a check is, which may take far longer than the rounds.
+        clock: measures the time spent on checks.
+        on_round: is called with the progress of a check, which may take far longer than the rounds.
 
     Attributes:
         failed: why an arm has no times, by its name.
-        done: how many checks there were among the rounds.
+        done: number of checks among the rounds.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SpotChecks:
         self._device = device
         self._clock = clock
         self._on_round = on_round
-        # Not the plan's seed, from which a variant could know the moments.
+        # Not the plan's seed, from which a variant could predict the moments.
         self._random = random.SystemRandom()
         self._spent_s = 0.0
         self._last_call: object = None
@@ -99,16 +99,16 @@ class SpotChecks:
     def perhaps(
         self, arms: Sequence[Arm], ways: Sequence[Way], seconds: float, *, at_last: bool = False
     ) -> bool:
-        """Checks arms in one of the ways, or does not.
+        """Check arms in one of the ways, or decide not to.
 
         Args:
-            arms: of the instance whose rounds come next.
-            ways: in which they will be timed.
-            seconds: that the rounds have taken so far.
-            at_last: there are no more rounds, so that it has to if it never did.
+            arms: the arms of the instance whose rounds come next.
+            ways: the ways in use for these rounds.
+            seconds: time that the rounds have taken so far.
+            at_last: no rounds follow, so a check is due if there was none yet.
 
         Returns:
-            Whether it has checked them.
+            Whether the arms were checked.
         """
         late = self._spent_s > SHARE_OF_TIME * seconds
         if at_last:
@@ -124,11 +124,11 @@ class SpotChecks:
         return True
 
     def all(self, ways: Sequence[Way], alone: Sequence[Way]) -> None:
-        """Checks every instance, and every arm in every way.
+        """Check every instance, and every arm in every way.
 
         Args:
-            ways: which the instances take in turn; an arm that cannot is called plainly.
-            alone: which only the first instance takes, since they take long to begin.
+            ways: the ways that instances take in turn; an arm that lacks one is called plainly.
+            alone: the ways for the first instance only, since they take long to begin.
         """
         instances = self._window.instances
         ways = ways or [PLAINLY]
@@ -171,8 +171,9 @@ class SpotChecks:
         operation: Operation,
         call: Callable[[], object],
     ) -> object:
-        """Makes the timed call of a step in a way, staging as it is timed, and others plainly."""
-        # Whoever times it holds it too, and what would be done once nobody does is not done yet.
+        """Make the timed call of a step in a way, its staging as when timed, others plainly."""
+        # Timing code holds the call too: work that would run when the call is freed must not run
+        # yet.
         self._last_call = call
         if operation == self._window.operation:
             return way.make(arm, operation, call, spoil)

@@ -1,4 +1,4 @@
-"""When a case has been measured long enough."""
+"""Stopping criteria: when a case has been measured long enough."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bt_bench.results import Plan, Series, StopReason
 
 STABLE_CHECKS = 5
 STABLE_WITHIN = 0.05
-# The normal distribution's quantile for 95 %, and the deviation of a median against that of a
-# mean: half-width of the median's interval is about 1.96 * 1.2533 * sigma / sqrt(n). Source: David
+# The normal distribution's quantile for 95 %, times the ratio of a median's deviation to a mean's:
+# the half-width of the median's interval is about 1.96 * 1.2533 * sigma / sqrt(n). Source: David
 # and Nagaraja, "Order Statistics", 3rd edition (2003), section 10.2.
 _WIDTH_OF_MEDIAN = 1.96 * math.sqrt(math.pi / 2)
 
@@ -22,31 +22,31 @@ Key = tuple[str, Series]
 
 
 class Criterion(Protocol):
-    """Decides whether to go on; asked after each pair of rounds."""
+    """The decision whether to go on, made after each pair of rounds."""
 
     def add(self, values: Mapping[Key, float]) -> None:
-        """Takes the values of one round: per arm and series the median over the steps."""
+        """Add the values of one round: per arm and series, the median over the steps."""
         ...
 
     def reason(self) -> StopReason | None:
-        """Why to stop now, or `None` to go on."""
+        """Return why to stop now, or `None` to go on."""
         ...
 
     def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
-        """Widest relative half-width of the keys' intervals, of all by default."""
+        """Return the widest relative half-width of the keys' intervals, by default of all."""
         ...
 
     def rounds_needed(self) -> float | None:
-        """Estimated total number of rounds; `None` while there is no estimate."""
+        """Return the estimated total number of rounds; `None` while there is no estimate."""
         ...
 
 
 class RelativeWidth:
-    """Stops when all intervals are narrow enough, or cannot become so.
+    """A criterion that stops when all intervals are narrow enough, or cannot become so.
 
-    The noise of a series is 1.4826 times the median absolute deviation over the median. When it has
-    stayed within `STABLE_WITHIN` for `STABLE_CHECKS` checks and implies more rounds than the plan
-    allows, further rounds would change little.
+    The noise of a series is 1.4826 times the median absolute deviation, divided by the median. If
+    the noise of the noisiest series has stayed within `STABLE_WITHIN` for `STABLE_CHECKS` checks
+    and implies more rounds than the plan allows, further rounds would change little.
 
     Args:
         plan: precision, and bounds on the rounds.
@@ -64,7 +64,7 @@ class RelativeWidth:
         self._noise: list[float] = []
 
     def add(self, values: Mapping[Key, float]) -> None:
-        """Takes the values of one round."""
+        """Add the values of one round."""
         for key, value in values.items():
             self._values.setdefault(key, []).append(value)
         self._rounds += 1
@@ -72,7 +72,7 @@ class RelativeWidth:
             self._check()
 
     def reason(self) -> StopReason | None:
-        """`PRECISE`, `STABLE`, or `None` to go on; never before `min_rounds`."""
+        """Return `PRECISE`, `STABLE`, or `None` to go on; never stop before `min_rounds`."""
         if not self._target or self._rounds < self._min_rounds:
             return None
         width = self.half_width()
@@ -84,14 +84,14 @@ class RelativeWidth:
         return None
 
     def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
-        """Widest relative half-width at the last check; `None` if one is unknown."""
+        """Return the widest relative half-width at the last check; `None` if one is unknown."""
         chosen = list(self._widths) if keys is None else list(keys)
         widths = [self._widths.get(key) for key in chosen]
         known = [width for width in widths if width is not None]
         return max(known) if known and len(known) == len(widths) else None
 
     def rounds_needed(self) -> float | None:
-        """Rounds at which the noisiest series would be as narrow as asked."""
+        """Return the number of rounds at which the noisiest series would reach the precision."""
         if not self._noise or not self._target:
             return None
         return (_WIDTH_OF_MEDIAN * self._noise[-1] / self._target) ** 2

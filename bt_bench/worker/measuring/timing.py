@@ -1,4 +1,4 @@
-"""Replays a window with all arms side by side, and collects raw samples per round and step."""
+"""Replays of a window with all arms side by side, and their raw samples per round and step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SECONDARY_SHARE = 0.6
 # Pairs of rounds with all probes that every instance gets before a case may stop early.
 FULL_PAIRS_PER_INSTANCE = 2
 
-Rows = dict[str, list[tuple[float, ...]]]  # per arm a row per step, with a sample per series
+Rows = dict[str, list[tuple[float, ...]]]  # by arm: a row per step, with a sample per series
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Why the rounds ended, how many there were, and after how long."""
+    """Why the rounds ended, their number, and the seconds they took."""
 
     reason: StopReason
     rounds: int
@@ -40,10 +40,10 @@ class Stopped:
 class Rounds:
     """The timed rounds of a case.
 
-    Within a step the arms follow each other, so that drift hits all of them; their order is
-    balanced over the pairs of rounds, and turned round within a pair (A B … B A); see `Turns`. Each
-    pair takes the next instance of all arms. Probes that decide when to stop are in every round;
-    the others in some pairs, so that they take `SECONDARY_SHARE` of the time.
+    Within a step the arms follow each other, so drift hits all of them. Their order is balanced
+    over the pairs of rounds and reversed within a pair (A B … B A); see `Turns`. Each pair takes
+    the next instance of all arms. Probes that decide when to stop run in every round. The others
+    run in some pairs only, for `SECONDARY_SHARE` of the time.
 
     Args:
         window: arms, steps and operation.
@@ -51,8 +51,8 @@ class Rounds:
         plan: rounds, precision, time and seed.
         clock: the host's clock.
         records: takes samples, log and notes.
-        taken: which instances take turns; `None`: all.
-        spot_checks: checks arms between rounds; `None`: nobody does.
+        taken: the instances that take turns; `None`: all.
+        spot_checks: checks arms between rounds; `None`: no checks.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Rounds:
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
         rng = random.Random(plan.seed)
-        # Two sequences, so that the rarer pairs also go through all instances.
+        # A sequence for each, since the rarer pairs have to go through all instances too.
         self._turns = Turns(window, rng, taken)
         self._full_turns = Turns(window, rng, taken)
         self._criterion: Criterion = RelativeWidth(plan, check_every=2 * len(window.instances))
@@ -82,11 +82,11 @@ class Rounds:
         self._spot_checks = spot_checks
         self._ways = [way_of(probe, window.operation) for probe in probes]
         self._spent_s = {True: 0.0, False: 0.0}
-        self._unable: set[tuple[int, str]] = set()  # place of a probe, and arm that it cannot time
+        self._unable: set[tuple[int, str]] = set()  # id of a probe, and an arm it cannot time
         self._started_ns = 0
 
     def run(self, on_round: OnRound) -> Stopped:
-        """Warms up, then takes rounds until there is a reason to stop.
+        """Warm up, then take rounds until there is a reason to stop.
 
         Without a probe there is nothing to time, and no round.
         """
@@ -140,7 +140,7 @@ class Rounds:
         return self._spent_s[True] <= SECONDARY_SHARE * total
 
     def _enough(self) -> StopReason | None:
-        """Why no more rounds are needed, once the rarer probes have had their share too."""
+        """Return why no more rounds are needed, once the rarer probes have had their share too."""
         wanted = FULL_PAIRS_PER_INSTANCE * len(self._window.instances)
         if self._secondary and self._full_pairs < wanted:
             return None
@@ -170,7 +170,7 @@ class Rounds:
         self._criterion.add(values)
 
     def _replay(self, probe: Probe, turn: Turn) -> Rows:
-        """One pass through the window; per arm that the probe can time, the samples of each step.
+        """Replay the window once; return the samples of each step per arm that the probe can time.
 
         An arm that gives no sample is left out of this probe's replays from then on.
         """
@@ -237,12 +237,12 @@ class Rounds:
 
 
 def deciding_series(probes: Sequence[Probe]) -> set[Series]:
-    """The series that decide when a case has been measured long enough."""
+    """Return the series that decide when a case has been measured long enough."""
     return {series for probe in probes for series in probe.deciding}
 
 
 def rewind(arms: Sequence[Arm]) -> None:
-    """Puts all arms back before the first step."""
+    """Put all arms back before the first step."""
     for arm in arms:
         with arm.guarded():
             arm.rewind()

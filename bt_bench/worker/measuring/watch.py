@@ -1,4 +1,4 @@
-"""What is watched while rounds are taken: clocks, throttling, and compilations.
+"""The watch around rounds: clocks, throttling, and compilations.
 
 Sensors are only read.
 """
@@ -16,8 +16,8 @@ from bt_bench.results import DiscardCode
 from bt_bench.worker.machine.nvml import GpuSensors, open_nvml
 from bt_bench.worker.measuring.ports import Clock
 
-# Reasons that slow the device down against its own will. An idle device, clocks that somebody
-# has set, and those of the display do not come and go within a run.
+# Reasons that force the device to slow down. The others, an idle device, clocks set by a user and
+# display clocks, do not come and go within a run.
 HARMFUL_REASONS = frozenset(
     {"sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"}
 )
@@ -27,12 +27,12 @@ REACHED_PERCENTILE = 90
 
 @dataclass(frozen=True)
 class Reading:
-    """What the sensors of a device say at one moment; `None` is unknown.
+    """The readings of a device's sensors at one moment; `None` is unknown.
 
     Args:
         sm_clock_mhz: clock of the multiprocessors.
         memory_clock_mhz: clock of the memory.
-        throttle_reasons: names of `bt_bench.worker.machine.nvml.THROTTLE_REASONS`.
+        throttle_reasons: names from `bt_bench.worker.machine.nvml.THROTTLE_REASONS`.
         temperature_c: temperature of the chip.
     """
 
@@ -43,14 +43,14 @@ class Reading:
 
 
 class Telemetry(Protocol):
-    """The sensors of the device that is measured."""
+    """The sensors of the measured device."""
 
     def read(self) -> Reading:
-        """What they say now."""
+        """Read the sensors now."""
         ...
 
     def processes(self) -> int | None:
-        """How many processes have a context on the device; `None` if that is not known."""
+        """Return the number of processes with a context on the device; `None` if unknown."""
         ...
 
 
@@ -58,27 +58,27 @@ class NoTelemetry:
     """No sensors: nothing is known."""
 
     def read(self) -> Reading:
-        """A reading without values."""
+        """Return a reading without values."""
         return Reading()
 
     def processes(self) -> int | None:
-        """Always `None`."""
+        """Return `None`: unknown."""
         return None
 
 
 class NvmlTelemetry:
-    """NVML's sensors of the current CUDA device, which stay open as long as the process lives."""
+    """NVML's sensors of the current CUDA device, open for as long as the process lives."""
 
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._sensors = GpuSensors(open_nvml(), properties.uuid)
 
     def processes(self) -> int | None:
-        """How many processes have a context on the GPU."""
+        """Return the number of processes with a context on the GPU."""
         return self._sensors.processes()
 
     def read(self) -> Reading:
-        """What they say now; takes some tens of microseconds."""
+        """Read the sensors now, which takes some tens of microseconds."""
         sensors = self._sensors
         reasons = sensors.throttle_reasons()
         return Reading(
@@ -90,17 +90,17 @@ class NvmlTelemetry:
 
 
 def is_throttled(before: Reading, after: Reading) -> bool:
-    """Whether something held the clocks down before or after a round."""
+    """Return whether a harmful reason held the clocks down before or after a round."""
     return any(
         HARMFUL_REASONS.intersection(reading.throttle_reasons or ()) for reading in (before, after)
     )
 
 
 def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
-    """Rounds whose SM clock was more than 5 % below what the device reached in the case.
+    """Return the rounds whose SM clock was over 5 % below the clock reached in the case.
 
-    What it reached is the 90th percentile of the rounds' clocks, not their median, so that the two
-    halves of a case that was slowed down half-way are not mixed.
+    The clock reached is the 90th percentile of the rounds' clocks. Their median would mix the two
+    halves of a case that was slowed down half-way.
 
     Args:
         clocks: per round in MHz; `None` is unknown, and never slow.
@@ -113,17 +113,17 @@ def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
 
 
 class Loads(Protocol):
-    """Counts the binaries that were compiled or loaded so far."""
+    """A counter of the binaries compiled or loaded so far."""
 
     @property
     def loads(self) -> int:
-        """The count."""
+        """Return the count."""
         ...
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is watched around rounds.
+    """The clock, sensors and ledger to watch around rounds.
 
     Args:
         clock: the host's clock.
@@ -145,10 +145,10 @@ class Seen:
 
 
 class Watch:
-    """Reads sensors and ledger between rounds; the end of one round is the beginning of the next.
+    """A reader of sensors and ledger between rounds; one round's end is the next one's beginning.
 
     Args:
-        around: what is watched.
+        around: the clock, sensors and ledger to watch.
     """
 
     def __init__(self, around: Surroundings) -> None:
@@ -158,12 +158,12 @@ class Watch:
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what came before."""
+        """Forget everything before this moment."""
         self._loads = self._around.ledger.loads
         self._last = self._around.telemetry.read()
 
     def end_round(self) -> Seen:
-        """What was seen since the last round or `begin`."""
+        """Return the observations since the last round or `begin`."""
         before, loads = self._last, self._loads
         self.begin()
         known = [before.sm_clock_mhz, self._last.sm_clock_mhz]

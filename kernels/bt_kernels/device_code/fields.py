@@ -25,10 +25,10 @@ RECORD_FIELDS = tl.constexpr(5)
 CAPTURED_HEADER = tl.constexpr(3)
 
 # Sizes that change from step to step must not select another binary: without this, Triton
-# compiles again at 1 and at multiples of 16, in the middle of serving.
+# recompiles at 1 and at multiples of 16, in the middle of serving.
 STEP_SIZES = ["first_record", "num_reqs", "num_rows", "out_stride", "out_size"]
-# Nor must a slice of a longer buffer that happens to begin at a multiple of 16 bytes. Reads from
-# them begin anywhere, so alignment would not help.
+# Nor must the alignment of these inputs, which may be slices of longer buffers. Reads from them
+# begin anywhere, so alignment would not help.
 INPUTS = ["idx_mapping", "query_start_loc", "positions", "num_computed_tokens", "out_ptrs", "out"]
 
 MARK_FIELDS = tl.constexpr(4)
@@ -39,7 +39,7 @@ ADDRESS_BITS = tl.constexpr(48)
 ADDRESS_MASK = tl.constexpr(2**48 - 1)
 BITMAP_ROWS = tl.constexpr(48)  # bits of a word for rows; see `one_launch_kernels`
 PIECE_IDS = tl.constexpr(512)  # block ids of an interval that a program writes
-ALIGNED_IDS = tl.constexpr(4)  # ids in memory begin at multiples of so many
+ALIGNED_IDS = tl.constexpr(4)  # the ids of an interval in memory begin at a multiple of this
 
 
 _SIZES = [

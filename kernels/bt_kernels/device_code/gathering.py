@@ -1,7 +1,7 @@
-"""How programs of a step in one launch gather rows.
+"""The gathering of rows by programs of a one-launch step.
 
-What is added to an address last is `nth`, of a constant range: so instructions have it as their
-offset, and it takes none of its own, nor registers.
+The last summand of an address is `nth`, whose range is constant. Instructions then encode it as
+their offset, so it takes no instructions or registers of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bt_kernels.device_code.staged_rows import _first_id, _staged_ids
 
 @triton.jit
 def _first_columns(group, row, FEATURES: tl.constexpr):
-    """The first column of rows `[TILE]` that the window reaches; 0 without a window."""
+    """Return the first column of rows `[TILE]` that the window reaches; 0 without a window."""
     first_column = tl.zeros_like(row)
     if FEATURES.options:
         reach = tl.load(group.descriptor + REACH)
@@ -32,10 +32,10 @@ def _first_columns(group, row, FEATURES: tl.constexpr):
 def _copy_fours(
     places, live, first_column, first, num_fours, WINDOWED: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Copies columns `[first, first + COLUMNS)` of rows `[TILE]`, of each its first `num_fours`.
+    """Copy columns `[first, first + COLUMNS)` of rows `[TILE]`, up to each row's `num_fours`.
 
-    These are four columns each. `places` are where rows begin in source and target. Rows that are
-    not `live` are zeroed.
+    `num_fours` counts units of four columns. `places` are the starts of the rows in source and
+    target. Rows that are not `live` are zeroed.
     """
     source_row, target_row = places
     nth = tl.arange(0, COLUMNS)[None, :]
@@ -57,9 +57,9 @@ def _copy_rest(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """Copies columns `[begin, past_last)` of rows `[TILE]`, with what is staged for them.
+    """Copy columns `[begin, past_last)` of rows `[TILE]`, with the ids staged for them.
 
-    Several ids of a row that are in pinned memory are left to `_copy_several`.
+    If several ids of a row are in pinned memory, they are left to `_copy_several`.
     """
     source_row, target_row = places
     live = (rows.row >= 0)[:, None]
@@ -94,10 +94,10 @@ def _copy_several(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """Copies several ids of rows `[TILE]` from pinned memory, those of `[begin, past_last)`.
+    """Copy the ids in `[begin, past_last)` of rows `[TILE]` with several ids in pinned memory.
 
-    A read takes as long as the rest of the program. So all are made at once, which the compiler
-    does only where what is read is stored as it is.
+    One read takes as long as the rest of the program. So all reads are issued at once, which the
+    compiler does only if the values read are stored unchanged.
     """
     if FEATURES.where != CARRIED:
         source_row, target_row = places
@@ -136,11 +136,11 @@ def _gather_tile(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """Gathers the rows of a tile, or with `SHARES` one chunk of them.
+    """Gather the rows of a tile, or with `SHARES` one chunk of them.
 
     The last `num_wide` rows leave their columns from `OWN_COLUMNS` on to `num_chunks` programs,
-    each of which takes every `num_chunks`-th piece of `WIDE_COLUMNS`. What is staged is always the
-    end of a row, so the columns before it are copied in fours, without a look at each.
+    each of which takes every `num_chunks`-th piece of `WIDE_COLUMNS`. Staged ids are always at the
+    end of a row, so the columns before them are copied in fours, without a look at each.
     """
     batch_index = tile * TILE + tl.arange(0, TILE)
     live = rows.row >= 0

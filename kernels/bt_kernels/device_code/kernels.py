@@ -1,7 +1,7 @@
 """The Triton code of the separate and the fused kernels.
 
-The parts that do the work (`_write_record`, `_gather_row`, …) are shared, so that a fused kernel
-differs from the separate ones only in how the work is cut into launches and programs.
+The parts that do the work (`_write_record`, `_gather_row`, …) are shared. A fused kernel differs
+from the separate ones only in how the work is cut into launches and programs.
 
 Two arrays describe the tables and the staged writes:
 
@@ -17,7 +17,7 @@ A request row below 0 is a dummy request: it owns no blocks, and nothing is read
 that only some callers need are compiled in for them alone: if an argument is `None`, or a constant
 false, there are no instructions for it. These callers have separate kernels, `…_options_kernel`,
 because even an argument that is `None` costs host time in a launch. Row offsets and slots are
-computed in int64: a block id times a block size passes 2³¹.
+computed in int64: the product of a block id and a block size may exceed 2³¹.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from bt_kernels.device_code.parts import _compute_slots, _gather, _write_record
 
 @triton.jit(do_not_specialize=STEP_SIZES)
 def apply_writes_kernel(descriptors, staging, first_record, BLOCK: tl.constexpr):
-    """Writes staged block ids into the source tables; grid `(records,)`.
+    """Write staged block ids into the source tables; grid `(records,)`.
 
-    Launched for the records of one group at a time, or for those of all groups at once. Moves
+    Launched for the records of one group at a time, or for all groups' records at once. Moves
     4 bytes in and 4 bytes out per block id, and 20 bytes in and 4 out per record.
     """
     record = (first_record + tl.program_id(0)) * RECORD_FIELDS
@@ -42,10 +42,10 @@ def apply_writes_kernel(descriptors, staging, first_record, BLOCK: tl.constexpr)
 
 @triton.jit
 def apply_captured_kernel(descriptors, staging, BLOCK: tl.constexpr):
-    """As `apply_writes_kernel`, for replays; grid `(programs,)`, of any size.
+    """Do what `apply_writes_kernel` does, for replays; grid `(programs,)`, of any size.
 
-    `staging` begins with the number of records and the number of the publication. A replay copies
-    the latter behind them once it has applied the records, so the host knows what was applied.
+    `staging` begins with the number of records and the number of the publication. A replay stores
+    the latter behind them, and the host learns which publication was applied.
     """
     program = tl.program_id(0)
     num_records = tl.load(staging)
@@ -58,7 +58,7 @@ def apply_captured_kernel(descriptors, staging, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=STEP_SIZES, do_not_specialize_on_alignment=INPUTS)
 def gather_kernel(descriptors, idx_mapping, num_reqs, BLOCK: tl.constexpr):
-    """Copies source rows into batch order and zeroes further rows; grid `(G, rows)`.
+    """Copy source rows into batch order and zero further rows; grid `(G, rows)`.
 
     Moves 4 bytes in and 4 bytes out per live column, and 4 bytes out per column of a zeroed row.
     """
@@ -69,7 +69,7 @@ def gather_kernel(descriptors, idx_mapping, num_reqs, BLOCK: tl.constexpr):
 def gather_options_kernel(
     descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, BLOCK: tl.constexpr
 ):
-    """As `gather_kernel`, with a sliding window, or into the tables of a caller, or both."""
+    """Gather like `gather_kernel`, with a sliding window, or into a caller's tables, or both."""
     _gather(descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, BLOCK)
 
 
@@ -83,7 +83,7 @@ def slots_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Turns positions into cache slots; grid `(G, R + 1)`, the last program of a group pads.
+    """Turn positions into cache slots; grid `(G, R + 1)`, the last program of a group pads.
 
     Moves 12 bytes in (position, block id) and 8 bytes out per token, and 8 bytes out per
     padding slot.
@@ -118,7 +118,7 @@ def slots_options_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """As `slots_kernel`, with context parallelism, or into the buffer of a caller, or both."""
+    """Do what `slots_kernel` does, with context parallelism, or into a caller's buffer, or both."""
     _compute_slots(
         descriptors,
         idx_mapping,
@@ -146,11 +146,11 @@ def gather_slots_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Gather and slots in one launch; grid `(G, num_rows + R + 1)`.
+    """Gather and compute slots in one launch; grid `(G, num_rows + R + 1)`.
 
     Programs `[0, R)` gather, `[R, num_rows)` zero, the next R compute slots, the last pads. Slots
     come from the source table, which nothing in this launch writes: no program waits for another.
-    Moves what `gather_kernel` and `slots_kernel` move.
+    Moves as many bytes as `gather_kernel` and `slots_kernel` together.
     """
     program = tl.program_id(1).to(tl.int64)
     if program < num_rows:
@@ -189,7 +189,7 @@ def gather_slots_options_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """As `gather_slots_kernel`, with the options of the gather and slots kernels."""
+    """Do what `gather_slots_kernel` does, with the options of the gather and slots kernels."""
     program = tl.program_id(1).to(tl.int64)
     if program < num_rows:
         _gather(descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, BLOCK)

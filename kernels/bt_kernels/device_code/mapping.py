@@ -1,4 +1,4 @@
-"""How programs of a step in one launch map tokens to slots."""
+"""The mapping of tokens to slots by programs of a one-launch step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bt_kernels.device_code.staged_rows import _staged_ids
 
 @triton.jit
 def _spread(values, chosen):
-    """`[TILE]` values to `[TOKENS]`, where `chosen` `[TILE, TOKENS]` is true once per column."""
+    """Spread `[TILE]` values to `[TOKENS]`; `chosen` `[TILE, TOKENS]` is true once per column."""
     return tl.sum(tl.where(chosen, values[:, None], 0), axis=0)
 
 
 @triton.jit
 def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr):
-    """The `Rows` of a tile's tokens."""
+    """Return the `Rows` of a tile's tokens."""
     batch_index = tile * SIZES.tile + tl.arange(0, SIZES.tile)
     ends = batch.query_start_loc + batch_index + 1
     past = tl.load(ends, mask=batch_index < batch.num_reqs, other=2147483647)
@@ -35,7 +35,7 @@ def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr):
 
 @triton.jit
 def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
-    """The blocks of tokens, as `Tokens`, of which `rows` are the rows."""
+    """Look up the blocks of tokens, whose rows are `rows`; return `Tokens`."""
     position = tl.load(batch.positions + token, mask=mask, other=0)
     block_size = tl.load(group.descriptor + BLOCK_SIZE)
     capacity = tl.load(group.descriptor + CAPACITY)
@@ -66,7 +66,7 @@ def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
 
 @triton.jit
 def _store_slots(group, tokens, SIZES: tl.constexpr):
-    """Writes the slots of tokens."""
+    """Write the slots of tokens."""
     slot = tokens.block_id.to(tl.int64) * tokens.block_size + tokens.offset
     slot = tl.where(tokens.inside, slot, SIZES.pad)
     tl.store(group.slots + tokens.token, slot, mask=tokens.mask)
@@ -74,11 +74,12 @@ def _store_slots(group, tokens, SIZES: tl.constexpr):
 
 @triton.jit
 def _requests_in(batch, first, SIZES: tl.constexpr):
-    """Count the requests around the span of tokens from `first` on.
+    """Count the requests around the span of tokens that begins at `first`.
 
     Returns:
-        How many requests end before the span, how many begin before its end, and how far from the
-        first token of its tile the last token of one that has some in the span is, at most.
+        The number of requests that end before the span; the number that begin before its end; and
+        the greatest distance of a request's end from the first token of its tile, among requests
+        with tokens in the span.
     """
     counts = 0
     farthest = 0
@@ -102,9 +103,9 @@ def _requests_in(batch, first, SIZES: tl.constexpr):
 
 @triton.jit
 def _request_of(batch, token, ended, begun):
-    """The request of each token, one of `[ended, begun)`, by bisection.
+    """Find the request of each token, one of `[ended, begun)`, by bisection.
 
-    The ends of requests have just been read, so that reading them again takes little.
+    The ends of requests have just been read, and reading them again is cheap.
     """
     others = begun - ended - 1
     step = 1
@@ -123,7 +124,7 @@ def _request_of(batch, token, ended, begun):
 
 @triton.jit
 def _pad(group, batch, chunk, num_chunks, SIZES: tl.constexpr):
-    """Pads slots from the real token count to the end: every `num_chunks`-th chunk."""
+    """Pad slots from the real token count to the end: every `num_chunks`-th chunk."""
     num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
     for first in range(chunk * SIZES.block, group.num_slots, num_chunks * SIZES.block):
         token = first + tl.arange(0, SIZES.block)

@@ -1,30 +1,31 @@
 """The Triton code of a step in one launch.
 
-No program waits for another, and none touches what another writes. What a step stages for a row is
-one interval of columns, at the end of the row. A program that gathers or maps the row takes the
+No program waits for another, and none reads or writes data that another writes. A step stages one
+interval of columns per row, at the end of the row. A program that gathers or maps the row takes the
 columns of the interval from the staged ids. It takes all other columns from the source table, where
 no program of this launch writes them. Other programs copy the staged ids into the source table,
-unless these are in pinned memory and have been read for a row that is gathered: to read them twice
-would take twice as long.
+unless the ids are in pinned memory and have been read for a row that is gathered: to read them
+twice would take twice as long.
 
-`one_launch_carrying_kernel` has in its parameters, as int64 `words`, which rows have an interval:
+`one_launch_carrying_kernel` receives, as int64 parameters `words`, the rows that have an interval:
 
 - a bitmap, `FEATURES.bitmap` words for each group. A word has a bit for each of `BITMAP_ROWS` rows,
-  and above them 16 bits that count the intervals of all rows before, in this group and those before
-  it. So one read of a word and a count of its bits give the index of a row's interval, or that it
-  has none, however many intervals there are;
+  and above them 16 bits that count the intervals of all earlier rows, in this group and the groups
+  before it. So one read of a word and a count of its bits give the index of a row's interval, or
+  show that it has none, however many intervals there are;
 - a word for each group, the address of the caller's table, or 0;
-- and from `FEATURES.payload` on what else is staged, as far as it fits: the intervals, in the order
-  of groups and rows. From the highest bit down these have a bit that is set unless the interval is
-  one id; 15 bits of the row; 16 of the first column; and 32 of the block id. Of another number of
-  ids, which may be 0, these are 16 bits of the number, and 16 of the place of the ids. Then follow,
-  as int32 elements, a list of the pieces of `PIECE_IDS` ids that such intervals have, with 16 bits
-  of the number of the piece in its interval, and 16 of the index of the interval; and the ids.
+- and from `FEATURES.payload` on, as much of the other staged data as fits: first the intervals, in
+  the order of groups and rows. From the highest bit down, an interval has a bit that is set unless
+  the interval is one id; 15 bits of the row; 16 of the first column; and 32 of the block id. If the
+  number of ids is not one (it may be 0), the last 32 are 16 bits of the number, and 16 of the place
+  of the ids. Then follow, as int32 elements, a list of the pieces of `PIECE_IDS` ids that such
+  intervals have, with 16 bits of the number of the piece in its interval, and 16 of the index of
+  the interval; and the ids.
 
-What does not fit is in pinned host memory, `staging`: the ids, or the intervals and the list, too,
-in the same order. The ids of an interval then begin at a multiple of `ALIGNED_IDS` elements, by
-which their place is counted, so that 16 bits reach further. Only the programs of rows that have an
-interval, and those that write them, read it.
+Data that does not fit is in pinned host memory, `staging`: the ids, or the intervals and the list,
+too, in the same order. The ids of an interval then begin at a multiple of `ALIGNED_IDS` elements,
+and their place is counted in these units, which lets 16 bits reach further. Only the programs of
+rows that have an interval, and the programs that write intervals, read it.
 
 Parameters cost no read of host memory, which would be the slowest part, and no buffer that must not
 be refilled too early.
@@ -33,26 +34,26 @@ A launch in a CUDA graph has the same grid and arguments in every replay, and a 
 `one_launch_captured_kernel` may do several parts. So all that varies is in pinned host memory,
 int32, in four parts:
 
-- headers of four int64, one for each program, so that each header is one sector: programs that read
+- headers of four int64, one for each program. Each header is then one sector: programs that read
   the same sector of host memory are served one after another. From the highest bit down, a header
   has
 
   0. 16 bits of `num_reqs`, 48 of the address of `idx_mapping`;
   1. 16 bits of `num_rows`, 48 of the address of `query_start_loc`, which is 0 if there is no batch;
   2. 8 bits each of `num_chunks` and `num_pads`, 48 of the address of `positions`;
-  3. 1 unused bit, so that no word is negative; 31 bits of the number of the step, which is 0 if
-     nothing is staged, so that no mark is valid; 31 of `num_records`; 1 that is set if
-     `idx_mapping` is int64.
+  3. 1 unused bit, which keeps the word from being negative; 31 bits of the number of the step,
+     which is 0 if nothing is staged, so no mark is valid then; 31 of `num_records`; 1 that is set
+     if `idx_mapping` is int64.
 
   If a launch has options, eight int64 for each program follow all headers: the address of
   `num_computed_tokens` or 0, the address of the array of table addresses, and the address of a
-  caller's slots or 0; how far apart the table addresses are, in elements; the stride of these slots
-  or 0, and how many a group has;
+  caller's slots or 0; the distance of the table addresses, in elements; the stride of these slots
+  or 0, and their number per group; and two unused;
 - marks, `[G, max_num_reqs, 4]`: start, end, value, and number of the step. A mark with another step
   is void, so marks of earlier steps need not be cleared. The value is the block id if the interval
-  has one column, else where its ids begin, in elements from the first mark;
+  has one column, else the place of its ids, in elements from the first mark;
 - records, `[n, 8]`: group, row, start, end, value, number of the step, and two unused;
-- the block ids of intervals of another number of columns than one.
+- the block ids of intervals whose number of columns is not one.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ def one_launch_carrying_kernel(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """A whole step.
+    """Run a whole step.
 
     Grid `(ceil(num_words / SIZES.words) + num_pieces + G * (num_spans + ceil(num_rows /
-    SIZES.tile) + num_wide * num_chunks + num_pads),)`. Of the options `num_computed_tokens` and
+    SIZES.tile) + num_wide * num_chunks + num_pads),)`. The options `num_computed_tokens` and
     `slots_out` are addresses or 0, and the stride of `slots_out` is in elements.
     """
     part = tl.program_id(0)
@@ -141,7 +142,7 @@ def _field(words, index: tl.constexpr, FIELDS: tl.constexpr):
 
 @triton.jit
 def _upper(word):
-    """The 16 bits above an address."""
+    """Return the 16 bits above an address."""
     return (word >> ADDRESS_BITS).to(tl.int32) & 0xFFFF
 
 
@@ -163,7 +164,7 @@ def one_launch_captured_kernel(
     SIZES: tl.constexpr,
     FEATURES: tl.constexpr,
 ):
-    """The step that the headers describe when the launch is replayed; grid `(PROGRAMS,)`.
+    """Run the step that the headers describe when the launch is replayed; grid `(PROGRAMS,)`.
 
     The number of the step is written to `applied` unless that is `None`.
     """

@@ -1,4 +1,4 @@
-"""The parts of a step in one launch; `one_launch_kernels` says how they work together."""
+"""The parts of a step in one launch; `one_launch_kernels` describes how they work together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from bt_kernels.device_code.staged_rows import (
 
 @triton.jit
 def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
-    """The `Rows` of requests, by their places in the batch."""
+    """Return the `Rows` of requests, by their places in the batch."""
     row = _mapped_rows(batch, batch_index)
     # One that does not exist counts as a dummy request.
     row = tl.where(row < tl.load(group.descriptor + NUM_ROWS), row, -1)
@@ -52,15 +52,15 @@ def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
 
 @triton.jit
 def _group(descriptors, index, num_slots, targets, slots_out, num_computed_tokens):
-    """The `Group` of an index.
+    """Return the `Group` of an index.
 
     Args:
-        descriptors: of all groups.
-        index: int64.
-        num_slots: of the group.
-        targets: address of the table that it is gathered into, or 0; `None` where it is always the
-            input table.
-        slots_out: addresses of its slots, in the same way.
+        descriptors: descriptors of all groups.
+        index: index of the group, int64.
+        num_slots: number of the group's slots.
+        targets: address of the table that the group is gathered into, or 0; `None` if it is always
+            the input table.
+        slots_out: address of its slots, in the same way.
         num_computed_tokens: address, in the same way.
     """
     descriptor = descriptors + index * DESCRIPTOR_FIELDS
@@ -78,7 +78,7 @@ def _group(descriptors, index, num_slots, targets, slots_out, num_computed_token
 
 @triton.jit
 def _given(field, address):
-    """An address, or the one in a field of a descriptor if it is 0 or `None`."""
+    """Return an address, or a descriptor's field in its place if it is 0 or `None`."""
     found = tl.load(field)
     if address is not None:
         found = tl.where(address != 0, address, found)
@@ -87,7 +87,7 @@ def _given(field, address):
 
 @triton.jit
 def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Maps what tiles leave of every `num_spans`-th span of the batch's tokens."""
+    """Map the tokens that tiles leave over, in every `num_spans`-th span of the batch's tokens."""
     num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
     for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
         ended, begun, farthest = _requests_in(batch, first, SIZES)
@@ -103,11 +103,11 @@ def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATU
 
 @triton.jit
 def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """One of the parts of a group: spans of tokens, tiles, pieces of wide rows, padding.
+    """Run one part of a group: a span of tokens, a tile, a piece of a wide row, or padding.
 
-    A tile gathers its rows and maps the first of its tokens; those after them are left to the spans
-    of the batch's tokens that they are in. So all parts take about as long, however columns and
-    tokens are spread over requests.
+    A tile gathers its rows and maps the first of its tokens. The tokens after them are left to the
+    spans they lie in. So all parts take about as long, however columns and tokens are spread over
+    requests.
     """
     TILE: tl.constexpr = SIZES.tile
     num_tiles = (batch.num_rows + TILE - 1) // TILE
@@ -138,14 +138,14 @@ def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl
 
 @triton.jit
 def _in_group(batch, cut, SIZES: tl.constexpr):
-    """How many parts a group has."""
+    """Return the number of parts of a group."""
     num_tiles = (batch.num_rows + SIZES.tile - 1) // SIZES.tile
     return cut.num_spans + num_tiles + cut.num_wide * cut.num_chunks + cut.num_pads
 
 
 @triton.jit
 def _write_part(part, descriptors, staged, batch, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """One of the parts that write what is staged, of which the words come first."""
+    """Run one of the parts that write staged ids; the parts for words come first."""
     num_writers = (staged.num_words + SIZES.words - 1) // SIZES.words
     if part < num_writers:
         _write_words(descriptors, staged, part * SIZES.words, SIZES, FEATURES)
@@ -155,5 +155,5 @@ def _write_part(part, descriptors, staged, batch, SIZES: tl.constexpr, FEATURES:
 
 @triton.jit
 def _write_marked(record, descriptors, staged, first, SIZES: tl.constexpr):
-    """Writes one record; they begin at `first`."""
+    """Write one record; they begin at `first`."""
     _write_staged(descriptors, staged.staging, first + record * STEP_RECORD_FIELDS, SIZES.block)

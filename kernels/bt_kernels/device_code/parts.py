@@ -1,4 +1,4 @@
-"""The parts that kernels are made of, shared by the separate and the fused ones."""
+"""The parts of kernels, shared by the separate and the fused ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bt_kernels.device_code.fields import (
 
 @triton.jit
 def _write_record(descriptors, staging, record, BLOCK: tl.constexpr):
-    """Copies the contents of one record into its row of the source table, and counts them."""
+    """Copy a record's contents into its row of the source table; store the row's block count."""
     group = tl.load(staging + record).to(tl.int64)
     row = tl.load(staging + record + 1).to(tl.int64)
     start = tl.load(staging + record + 2)
@@ -54,12 +54,12 @@ def _gather_row(
     batch_index,
     BLOCK: tl.constexpr,
 ):
-    """Copies the live columns of one request's source row into its row of the target table.
+    """Copy the live columns of one request's source row into its row of the target table.
 
     The row of a request that owns no blocks, and each row from `num_reqs` on, is zeroed whole.
 
-    No branch stands before the first load of block ids, so that what a descriptor has is loaded at
-    once with the request's row: a load behind a branch begins when all before it have ended.
+    No branch precedes the first load of block ids. The descriptor's fields are then loaded together
+    with the request's row: a load behind a branch begins only when all earlier loads have ended.
     Columns are int32: with int64 columns, every address would be computed separately.
     """
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
@@ -80,14 +80,14 @@ def _gather_row(
 
 @triton.jit
 def _row(descriptor, idx_mapping, num_reqs, batch_index):
-    """The row of a request, int64; below 0 if it has none, or one that does not exist."""
+    """Return the row of a request, int64; below 0 if it has none, or one that does not exist."""
     row = tl.load(idx_mapping + batch_index, mask=batch_index < num_reqs, other=-1).to(tl.int64)
     return tl.where(row < tl.load(descriptor + NUM_ROWS), row, -1)
 
 
 @triton.jit
 def _first_column(descriptor, num_computed_tokens, row):
-    """First column that the sliding window reaches; 0 without one."""
+    """Return the first column that the sliding window reaches; 0 without one."""
     first_column = tl.zeros([], dtype=tl.int64)
     if num_computed_tokens is not None:
         reach = tl.load(descriptor + REACH)
@@ -100,7 +100,7 @@ def _first_column(descriptor, num_computed_tokens, row):
 
 @triton.jit
 def _target(descriptor, out_ptrs, group):
-    """The table that a group is gathered into: the input table, or the caller's."""
+    """Return the table that a group is gathered into: the input table, or the caller's."""
     address = tl.load(descriptor + TARGET) if out_ptrs is None else tl.load(out_ptrs + group)
     return address.to(tl.pointer_type(tl.int32))
 
@@ -120,7 +120,7 @@ def _slots_of_request(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Slots of one request's tokens, from its row of the source table."""
+    """Compute the slots of one request's tokens, from its row of the source table."""
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     source = tl.load(descriptor + SOURCE).to(tl.pointer_type(tl.int32))
     width = tl.load(descriptor + WIDTH)
@@ -151,7 +151,7 @@ def _slots_of_request(
 
 @triton.jit
 def _local_position(descriptor, position, block_size):
-    """Converts a position in the whole sequence to one among the tokens of this rank.
+    """Convert a position in the whole sequence to one among the tokens of this rank.
 
     A group that is not sharded has one rank and an interleave of 1, and keeps every position.
 
@@ -180,7 +180,7 @@ def _pad_slots(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Pads the slots from the real token count to the end of the buffer."""
+    """Pad the slots from the real token count to the end of the buffer."""
     descriptor = descriptors + group * DESCRIPTOR_FIELDS
     slots = _slots(descriptor, out, out_stride, group)
     end = tl.load(descriptor + MAX_NUM_TOKENS) if out is None else out_size
@@ -192,7 +192,7 @@ def _pad_slots(
 
 @triton.jit
 def _slots(descriptor, out, out_stride, group):
-    """The slots of a group: its row of `slot_mappings`, or of the caller's buffer."""
+    """Return the slots of a group: its row of `slot_mappings`, or of the caller's buffer."""
     if out is None:
         slots = tl.load(descriptor + SLOTS).to(tl.pointer_type(tl.int64))
     else:
@@ -202,7 +202,7 @@ def _slots(descriptor, out, out_stride, group):
 
 @triton.jit
 def _gather(descriptors, idx_mapping, num_reqs, num_computed_tokens, out_ptrs, BLOCK: tl.constexpr):
-    """One row of one group, for program `(group, batch index)`."""
+    """Gather one row of one group, for program `(group, batch index)`."""
     group = tl.program_id(0).to(tl.int64)
     batch_index = tl.program_id(1).to(tl.int64)
     _gather_row(
@@ -232,7 +232,7 @@ def _compute_slots(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Slots of one request in one group; after the last request, the padding."""
+    """Compute the slots of one request in one group; after the last request, the padding."""
     group = tl.program_id(0).to(tl.int64)
     if batch_index < num_reqs:
         _slots_of_request(

@@ -1,4 +1,4 @@
-"""How programs of a step in one launch find and apply what is staged."""
+"""The lookup and application of staged writes by programs of a one-launch step."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bt_kernels.device_code.fields import (
 
 @triton.jit
 def _pick(fields, index: tl.constexpr):
-    """Column `index` of `[TILE, MARK_FIELDS]`."""
+    """Return column `index` of `[TILE, MARK_FIELDS]`."""
     which = tl.arange(0, MARK_FIELDS)[None, :]
     return tl.sum(tl.where(which == index, fields, 0), axis=1)
 
 
 @triton.jit
 def _parameter(words, index, INDEXED: tl.constexpr):
-    """Words of the parameters, int64 of the shape of `index`."""
+    """Read words of the parameters; int64, with the shape of `index`."""
     if INDEXED:
         # Parameters lie side by side in their own memory, where indexing is free, but Triton cannot
         # express that. Selecting by comparison takes three instructions per word; with hundreds of
@@ -52,7 +52,7 @@ def _parameter(words, index, INDEXED: tl.constexpr):
 
 @triton.jit
 def _half(words, index, INDEXED: tl.constexpr):
-    """As `_parameter`, of int32 elements."""
+    """Read parameters like `_parameter`, but int32 elements."""
     if INDEXED:
         found = tl.inline_asm_elementwise(
             """{
@@ -74,7 +74,7 @@ def _half(words, index, INDEXED: tl.constexpr):
 
 @triton.jit
 def _count_bits(words, INDEXED: tl.constexpr):
-    """How many bits of int64 words are set, int32."""
+    """Count the set bits of int64 words; int32."""
     if INDEXED:
         number = tl.inline_asm_elementwise(
             "popc.b64 $0, $1;", "=r,l", [words], dtype=tl.int32, is_pure=True, pack=1
@@ -92,15 +92,15 @@ def _count_bits(words, INDEXED: tl.constexpr):
 
 @triton.jit
 def _before(word):
-    """How many intervals the rows before those of a bitmap's word have."""
+    """Return the number of intervals before the rows of a bitmap's word."""
     return ((word >> BITMAP_ROWS) & 0xFFFF).to(tl.int32)
 
 
 @triton.jit
 def _unpack(interval, FEATURES: tl.constexpr):
-    """Row, first column, value, length, and whether there are several ids, of intervals.
+    """Return row, first column, value, length, and whether there are several ids, of intervals.
 
-    The value is the block id of an interval of one, else where its ids begin.
+    The value is the block id of an interval of one, else the place of its ids.
     """
     several = interval < 0
     value = interval.to(tl.int32)
@@ -115,7 +115,7 @@ def _unpack(interval, FEATURES: tl.constexpr):
 
 @triton.jit
 def _interval(staged, index, mask, FEATURES: tl.constexpr):
-    """Intervals by their index, which begin at those that are carried, or in pinned memory."""
+    """Read intervals by their index, from the parameters or from pinned memory."""
     if FEATURES.where != LISTED:
         index = FEATURES.payload + tl.where(mask, index, 0)
         found = _parameter(staged.words, index, FEATURES.indexed)
@@ -126,13 +126,13 @@ def _interval(staged, index, mask, FEATURES: tl.constexpr):
 
 @triton.jit
 def _listed(staged):
-    """Words of intervals and of the list of pieces."""
+    """Return the number of words of intervals and of the list of pieces."""
     return staged.num_words + (staged.num_pieces + 1) // 2
 
 
 @triton.jit
 def _first_id(staged, place, FEATURES: tl.constexpr):
-    """Where ids are that are in pinned memory, by their places."""
+    """Return the addresses of ids in pinned memory, by their places."""
     first = staged.staging
     if FEATURES.where == LISTED:
         first += (_listed(staged) + 1) // 2 * 2
@@ -141,7 +141,7 @@ def _first_id(staged, place, FEATURES: tl.constexpr):
 
 @triton.jit
 def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
-    """Ids of intervals that have several, by their places."""
+    """Read the ids of intervals that have several, by their places."""
     if FEATURES.where == CARRIED:
         first = 2 * (FEATURES.payload + _listed(staged))
         found = _half(staged.words, tl.where(mask, first + places, 0), FEATURES.indexed)
@@ -152,7 +152,7 @@ def _staged_ids(staged, places, mask, FEATURES: tl.constexpr):
 
 @triton.jit
 def _piece(staged, which, FEATURES: tl.constexpr):
-    """Entry `which` of the list of pieces: interval and number of the piece in it."""
+    """Return entry `which` of the list of pieces: its interval, and its number in the interval."""
     if FEATURES.where == LISTED:
         listed = (staged.staging + staged.num_words).to(tl.pointer_type(tl.int32))
         found = tl.load(listed + which)
@@ -164,7 +164,7 @@ def _piece(staged, which, FEATURES: tl.constexpr):
 
 @triton.jit
 def _find_carried(row, group, staged, FEATURES: tl.constexpr):
-    """Start, end, value and presence of the intervals of rows `[TILE]`; start and end 0 if none."""
+    """Find the intervals of rows `[TILE]`: start, end (0 if none), value, and presence."""
     known = tl.maximum(row, 0)
     word = _parameter(
         staged.words, group * FEATURES.bitmap + known // BITMAP_ROWS, FEATURES.indexed
@@ -179,7 +179,7 @@ def _find_carried(row, group, staged, FEATURES: tl.constexpr):
 
 @triton.jit
 def _find_marked(row, group, staged):
-    """As `_find_carried`, by the marks of rows; those of another step do not count."""
+    """Find intervals like `_find_carried`, by the marks of rows; marks of another step are void."""
     marked = tl.where(staged.step > 0, row, -1) >= 0
     marks = tl.load(
         staged.staging
@@ -196,7 +196,7 @@ def _find_marked(row, group, staged):
 
 @triton.jit
 def _group_of(staged, index, FEATURES: tl.constexpr):
-    """The groups that intervals are of, by their index, int64."""
+    """Return the groups of intervals, by their index, int64."""
     group = tl.zeros_like(index).to(tl.int64)
     for following in range(1, FEATURES.groups):
         word = _parameter(
@@ -209,7 +209,7 @@ def _group_of(staged, index, FEATURES: tl.constexpr):
 
 @triton.jit
 def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Counts the blocks of rows that have an interval, and writes those of a single id."""
+    """Store the block counts of rows that have an interval, and write intervals of a single id."""
     index = first + tl.arange(0, SIZES.words)
     written = index < staged.num_words
     interval = _interval(staged, index, written, FEATURES)
@@ -225,9 +225,9 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
 
 @triton.jit
 def _mapped_rows(batch, batch_index):
-    """Load the rows of requests, int32; -1 past the batch, and for one that int32 does not hold.
+    """Load the rows of requests, int32; -1 past the batch, and for a row that int32 does not hold.
 
-    An int64 row is read as two halves, so that both dtypes of the mapping take one binary.
+    An int64 row is read as two halves: both dtypes of the mapping then take one binary.
     """
     place = batch.idx_mapping + batch_index * batch.index_step
     row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1)
@@ -238,7 +238,7 @@ def _mapped_rows(batch, batch_index):
 
 @triton.jit
 def _is_left(batch, row, SIZES: tl.constexpr):
-    """Whether a row is of no request in the batch, `[1]`."""
+    """Return whether no request of the batch has a row, `[1]`."""
     found = tl.zeros([1], dtype=tl.int32)
     for base in range(0, batch.num_reqs, SIZES.searched):
         index = base + tl.arange(0, SIZES.searched)
@@ -249,7 +249,7 @@ def _is_left(batch, row, SIZES: tl.constexpr):
 
 @triton.jit
 def _write_several(descriptors, staged, batch, which, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Copies the ids of one piece of an interval that has several, unless a gather does."""
+    """Copy the ids of one piece of an interval that has several, unless a gather does."""
     which = which + tl.zeros([1], dtype=tl.int32)
     index, piece = _piece(staged, which, FEATURES)
     interval = tl.sum(_interval(staged, index, which >= 0, FEATURES), axis=0)
@@ -268,7 +268,7 @@ def _write_several(descriptors, staged, batch, which, SIZES: tl.constexpr, FEATU
 
 @triton.jit
 def _write_staged(descriptors, staging, record, BLOCK: tl.constexpr):
-    """Copies one record's ids into the source table, and notes how many blocks the row has."""
+    """Copy one record's ids into the source table, and store the row's number of blocks."""
     group = tl.load(staging + record).to(tl.int64)
     row = tl.load(staging + record + 1).to(tl.int64)
     start = tl.load(staging + record + 2)

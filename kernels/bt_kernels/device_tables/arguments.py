@@ -1,6 +1,6 @@
-"""Refuses arguments with which a kernel would access memory out of bounds, before any launch.
+"""Checks that refuse arguments before any launch, if a kernel would access memory out of bounds.
 
-Checks run in every call, so each is one quick expression; the details are worked out only if it
+They run in every call, so each is one quick expression; the details are worked out only if it
 fails. Contents of device memory are checked only if the tables `validate`.
 """
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 INDEX_DTYPES = (torch.int32, torch.int64)
 _ADDRESS_DTYPES = (torch.uint64, torch.int64)
 
-# One dimension, elements side by side. Vectors of no or one element may have any stride: they fail
-# the quick test, but pass the thorough one that follows.
+# One dimension, contiguous. Vectors of at most one element may have any stride: they fail the quick
+# test, but pass the thorough one that follows.
 _CONTIGUOUS = (1,)
 
 
 def check_mapping(layout: TableLayout, device: torch.device, idx_mapping: torch.Tensor) -> int:
-    """Checks `idx_mapping`, `[R]` int32 or int64; returns R."""
+    """Check `idx_mapping`, `[R]` int32 or int64; return R."""
     if (
         idx_mapping.stride() != _CONTIGUOUS
         or idx_mapping.dtype not in INDEX_DTYPES
@@ -44,7 +44,7 @@ def check_mapping(layout: TableLayout, device: torch.device, idx_mapping: torch.
 
 
 def check_rows(layout: TableLayout, num_reqs: int, num_reqs_padded: int) -> None:
-    """Checks the number of rows that a caller will read."""
+    """Check the number of rows that a caller will read."""
     if type(num_reqs_padded) is not int and index_of(num_reqs_padded) is None:
         raise ValueError(f"num_reqs_padded is {num_reqs_padded!r}; expected an integer")
     if not num_reqs <= num_reqs_padded <= layout.max_num_reqs:
@@ -63,7 +63,7 @@ def check_tokens(
     num_tokens_padded: int,
     out: torch.Tensor | None,
 ) -> None:
-    """Checks `query_start_loc` `[R + 1]` int32, `positions` `[T]` int64, and where slots go."""
+    """Check `query_start_loc` `[R + 1]` int32, `positions` `[T]` int64, and `out` for slots."""
     if (
         query_start_loc.dtype is not torch.int32
         or query_start_loc.stride() != _CONTIGUOUS
@@ -94,7 +94,7 @@ def check_tokens(
 
 
 def check_size(name: str, value: int, limit: int, limit_name: str) -> None:
-    """Checks a number of rows or tokens."""
+    """Check a number of rows or tokens."""
     if index_of(value) is None or not 0 <= value <= limit:
         raise ValueError(f"{name} is {value!r}; expected 0 to {limit} ({limit_name})")
 
@@ -106,7 +106,7 @@ def check_table(
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    """Checks a table that replaces another one."""
+    """Check a table that replaces another one."""
     _check_place(name, table, (dtype,), device)
     if tuple(table.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(table.shape)}; expected {shape}")
@@ -114,22 +114,22 @@ def check_table(
 
 
 Range: TypeAlias = "tuple[int, int]"
-"""Where a contiguous table begins and ends, in bytes."""
+"""First and past-the-last address of a contiguous table, in bytes."""
 
 
 def ranges_of(*tables: torch.Tensor) -> list[Range]:
-    """Where contiguous tables are that are not empty, in rising order."""
+    """Return the address ranges of contiguous tables that are not empty, in ascending order."""
     found = [(table.data_ptr(), table.data_ptr() + table.nbytes) for table in tables]
     return sorted((begin, end) for begin, end in found if end > begin)
 
 
 def check_apart(out: Sequence[torch.Tensor], *others: Sequence[torch.Tensor]) -> None:
-    """Checks that no contiguous table of a caller overlaps another table."""
+    """Check that no contiguous table of a caller overlaps another table."""
     check_outside(out, ranges_of(*(table for tables in others for table in tables)))
 
 
 def check_outside(out: Sequence[torch.Tensor], taken: Sequence[Range]) -> None:
-    """As `check_apart`, with the ranges of the other tables, which do not overlap."""
+    """Check like `check_apart`, given the ranges of the other tables, which do not overlap."""
     begins = [table.data_ptr() for table in out]
     found = []
     for group, begin in enumerate(begins):
@@ -155,7 +155,7 @@ def _refuse_overlap(group: int) -> NoReturn:
 def check_computed(
     layout: TableLayout, device: torch.device, num_computed_tokens: torch.Tensor
 ) -> None:
-    """Checks `num_computed_tokens`, `[max_num_reqs]` int32."""
+    """Check `num_computed_tokens`, `[max_num_reqs]` int32."""
     if (
         num_computed_tokens.dtype is not torch.int32
         or num_computed_tokens.stride() != _CONTIGUOUS
@@ -176,7 +176,7 @@ def check_out(
     out_ptrs: torch.Tensor | None,
     num_reqs_padded: int,
 ) -> None:
-    """Checks the tables of a caller: per group `[num_reqs_padded or more, width]` int32."""
+    """Check the tables of a caller: per group `[num_reqs_padded or more, width]` int32."""
     if len(out) != layout.num_groups:
         raise ValueError(f"out has {len(out)} tensors; expected {layout.num_groups}, one per group")
     for group, (table, width) in enumerate(zip(out, layout.widths, strict=True)):
@@ -197,7 +197,7 @@ def check_out(
 
 
 def check_rows_exist(layout: TableLayout, idx_mapping: torch.Tensor) -> None:
-    """Checks the rows in `idx_mapping`; waits for the device."""
+    """Check the rows in `idx_mapping`; waits for the device."""
     for index, row in enumerate(idx_mapping.tolist()):
         if not -1 <= row < layout.max_num_reqs:
             raise ValueError(
@@ -213,7 +213,7 @@ def check_token_ranges(
     num_slots: int,
     num_tokens_padded: int | None = None,
 ) -> None:
-    """Checks the contents of `query_start_loc`; waits for the device."""
+    """Check the contents of `query_start_loc`; waits for the device."""
     starts = query_start_loc[: num_reqs + 1].tolist()
     if starts[0] != 0:
         raise ValueError(f"query_start_loc[0] is {starts[0]}; expected 0")
@@ -234,7 +234,7 @@ def check_token_ranges(
 
 
 def check_addresses(out: Sequence[torch.Tensor], out_ptrs: torch.Tensor) -> None:
-    """Compares `out_ptrs` with the addresses of `out`; waits for the device."""
+    """Compare `out_ptrs` with the addresses of `out`; waits for the device."""
     for group, (table, address) in enumerate(zip(out, out_ptrs.tolist(), strict=True)):
         if table.data_ptr() != address:
             raise ValueError(
@@ -265,7 +265,7 @@ def _check_slots_out(layout: TableLayout, device: torch.device, out: torch.Tenso
 def _refuse_vector(
     name: str, tensor: torch.Tensor, dtypes: tuple[torch.dtype, ...], device: torch.device
 ) -> None:
-    """Raises if anything is wrong with a one-dimensional argument."""
+    """Raise if anything is wrong with a one-dimensional argument."""
     _check_place(name, tensor, dtypes, device)
     if tensor.dim() != 1:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected one dimension")

@@ -27,10 +27,10 @@ class CapturedWrites:
     """The buffer from which replays apply writes.
 
     It begins with the number of records, the number of the publication, and the number of the last
-    one that was applied, which the device writes.
+    publication that was applied, which the device writes.
 
     Attributes:
-        rows: input rows that the step fills that was published last.
+        rows: input rows that the last published step fills.
         uncounted: input rows that its replay may have filled although `num_dirty_rows` of the
             tables does not count them, since a gather came between.
 
@@ -41,28 +41,28 @@ class CapturedWrites:
 
     def __init__(self, size: int, place: Place) -> None:
         self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place)
-        self._published = False  # true if something may not have been replayed yet
+        self._published = False  # true if a publication may not have been replayed yet
         self.rows = self.uncounted = 0
 
     @property
     def is_pending(self) -> bool:
-        """Whether something published may not have been replayed yet."""
+        """Return whether something published may not have been replayed yet."""
         return self._published
 
     def launch(self, tables: Replayed) -> None:
-        """Launches writing whatever is published when the launch runs."""
+        """Launch the kernel that writes whatever is published when it runs."""
         launches.apply_captured(tables, self._buffer.tensor)
         self._buffer.note_reader()
 
     def has_room(self, staged: StagedWrites) -> bool:
-        """Whether what is staged fits into the buffer."""
+        """Return whether the staged writes fit into the buffer."""
         size = CAPTURED_HEADER + RECORD_FIELDS * staged.num_records + staged.num_ids
         return size <= self._buffer.tensor.numel()
 
     def publish(self, tables: Replayed, staged: StagedWrites) -> None:
-        """Fills the buffer for the next replay, once the last one has read it.
+        """Fill the buffer for the next replay, once the last one has read it.
 
-        What was published before and never replayed is applied first.
+        An earlier publication that was never replayed is applied first.
         """
         view = self._buffer.wait()
         number = view[1]
@@ -74,27 +74,27 @@ class CapturedWrites:
         self._published = True
 
     def published_rows(self) -> list[tuple[int, int]]:
-        """Group and row of each write that was published and may not have been replayed yet."""
+        """Return group and row of each published write that may not have been replayed yet."""
         view = self._buffer.view
         return places_of(view, CAPTURED_HEADER, RECORD_FIELDS, view[0] if self._published else 0)
 
     def take_uncounted(self) -> int:
-        """Rows that a gather is to zero as if they were dirty, and counts no more.
+        """Return the uncounted rows, which a gather zeroes like dirty ones, and reset them.
 
-        A replay that is yet to come may fill rows after the gather. Whether it has been is known
-        from when it has run, so a gather may zero them again in vain.
+        A pending replay may fill rows after the gather. The host learns only afterwards that a
+        replay has run, so a gather may zero its rows once more than needed.
         """
         found = self.uncounted
         self.uncounted = 0 if self._is_over() else self.rows
         return found
 
     def _is_over(self) -> bool:
-        """Whether what was published was replayed or applied, as far as is known."""
+        """Return whether the last publication is known to have been replayed or applied."""
         view = self._buffer.view
         return not self._published or view[1] == view[2]
 
     def settle(self, tables: Replayed) -> None:
-        """Applies what was published, in case it was never replayed, before newer writes.
+        """Apply the last publication before newer writes, in case it was never replayed.
 
         If it was replayed, writing it again changes nothing.
         """
@@ -104,7 +104,7 @@ class CapturedWrites:
             self._published = False
 
     def discard(self) -> None:
-        """Forgets what was published, even if a replay follows."""
+        """Forget the publication, even if a replay follows."""
         view = self._buffer.wait()
         view[0], view[2] = 0, view[1]
         self._published = False
@@ -112,7 +112,7 @@ class CapturedWrites:
 
 
 def places_of(view: memoryview, first: int, fields: int, num_records: int) -> list[tuple[int, int]]:
-    """Group and row of records, which both kinds begin with."""
+    """Return group and row of records: the first two fields of both kinds of record."""
     ends = range(first, first + fields * num_records, fields)
     return [(view[place], view[place + 1]) for place in ends]
 
@@ -122,15 +122,15 @@ class CapturedStep:
 
     Right before each replay call `publish`, on the stream of the replay, and then replay once. A
     replay writes old ids if `publish` was not called before it, or if other writes were applied in
-    between. Otherwise the tables may be used as usual: what is staged after `publish` is left to
-    the next call that applies. Rows that a gather fills after it, behind those of the step, may be
-    left to the next call that zeroes.
+    between. Otherwise the tables may be used as usual: writes staged after `publish` are left to
+    the next call that applies. If a gather after `publish` fills rows behind the rows of the step,
+    they may be left to the next call that zeroes.
 
     Args:
-        block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills. Like the
-            next, it is of the tables as they were at the capture.
+        block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills. Both views
+            are of the tables as they were at the capture.
         slot_mappings: the view `[G, num_tokens_padded]` that a replay fills.
-        publish: what `publish` does.
+        publish: the function behind `publish`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class CapturedStep:
         self._publish = publish
 
     def publish(self) -> None:
-        """Puts what has been staged where the next replay reads it.
+        """Put the staged writes into the buffer that the next replay reads.
 
         Waits until the previous replay has read its buffer. Also zeroes rows that a larger batch
         left dirty, and applies writes that do not fit into the captured buffer or were published

@@ -1,4 +1,4 @@
-"""The checks that operations make before they do anything."""
+"""The checks that operations make before they change anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bt_kernels.device_tables.state import DeviceState
 
 
 class CheckedState(DeviceState):
-    """Block tables on a device, with the checks that their operations begin with."""
+    """Block tables on a device, with the checks at the start of their operations."""
 
     def _check_step(
         self,
@@ -26,7 +26,7 @@ class CheckedState(DeviceState):
         num_computed_tokens: torch.Tensor | None,
         slots_out: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """Makes all checks of gather and slots; returns `out_ptrs`."""
+        """Make all checks of gather and slots; return `out_ptrs`."""
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
         arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
         self._checked_dirty_rows()
@@ -37,7 +37,7 @@ class CheckedState(DeviceState):
         return out_ptrs
 
     def _checked_dirty_rows(self) -> int:
-        """`num_dirty_rows`, which a caller may have set, as an integer."""
+        """Return `num_dirty_rows`, which a caller may have set, as a checked integer."""
         dirty, limit = index(self.num_dirty_rows), self.layout.max_num_reqs
         if not 0 <= dirty <= limit:
             raise ValueError(f"num_dirty_rows is {dirty}; expected 0 to {limit} (max_num_reqs)")
@@ -50,13 +50,13 @@ class CheckedState(DeviceState):
         out_ptrs: torch.Tensor | None,
         num_computed_tokens: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Checks the options of a gather, and returns what its kernels need of them.
+        """Check the options of a gather, and return the ones its kernels need.
 
         Returns:
             `num_computed_tokens` if any group has a sliding window, and the addresses of `out`.
         """
         if out is None and out_ptrs is None and num_computed_tokens is None:
-            return None, None  # as most steps; nothing to check
+            return None, None  # most steps: nothing to check
         window = self._check_options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         if out is not None and out_ptrs is None:
             out_ptrs = torch.tensor([table.data_ptr() for table in out], device=self.device)
@@ -69,7 +69,7 @@ class CheckedState(DeviceState):
         out_ptrs: torch.Tensor | None,
         num_computed_tokens: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """Checks the options of a gather; returns `num_computed_tokens` if there is a window."""
+        """Check the options of a gather; return `num_computed_tokens` if there is a window."""
         if num_computed_tokens is not None:
             arguments.check_computed(self.layout, self.device, num_computed_tokens)
             if not self._has_window:
@@ -92,7 +92,7 @@ class CheckedState(DeviceState):
         num_tokens_padded: int,
         out: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Checks the arguments of slots; returns the view that they will be in."""
+        """Check the arguments of slots; return the view that they will be in."""
         arguments.check_tokens(
             self.layout,
             self.device,
@@ -115,13 +115,13 @@ class CheckedState(DeviceState):
     def _views(
         self, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
     ) -> tuple[torch.Tensor, ...]:
-        """The views that a gather returns."""
+        """Return the views that a gather returns."""
         if out is None:
             return self._views_of_tables(num_reqs_padded)
         return tuple([table[:num_reqs_padded] for table in out])
 
     def refuse_capture(self, method: str) -> None:
-        """Raises during a capture: replays would read the same host buffer, whatever is in it."""
+        """Raise during a capture: replays would reread the same host buffer, whatever it holds."""
         if self.place.is_capturing():
             raise ValueError(
                 f"{method} was called while a CUDA graph is captured; use capture_step for that"

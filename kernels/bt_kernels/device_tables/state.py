@@ -29,7 +29,7 @@ _KEPT_VIEWS = 256
 
 @dataclass
 class _Launches:
-    """Launch functions by launch path, and which path was chosen."""
+    """Launch functions by launch path, and the path that is in use."""
 
     by_path: dict[str, Callable[..., None]]
     chosen: str = JIT
@@ -38,21 +38,21 @@ class _Launches:
 class DeviceState(BlockTableOperations):
     """Block tables on a device (or on the CPU, under Triton's interpreter), without operations.
 
-    Only one thread may use them at a time: a launch lets other threads run, and what these stage
-    meanwhile would be dropped together with what was launched.
+    Only one thread may use them at a time: a launch lets other threads run, and writes they stage
+    meanwhile would be dropped together with the launched ones.
 
-    `native` says whether a subclass uses the compiled helpers if available (see
+    `native` is set by subclasses: whether to use the compiled helpers if available (see
     `bt_kernels.native`). Without them host code is Python, and there is no direct launch.
 
-    An object has few attributes, and is not asked for its `__dict__`: then Python finds methods and
-    attributes faster (see `tests/kernels/device_tables/test_attributes.py`).
+    An object has few attributes, and its `__dict__` is never accessed: Python then finds methods
+    and attributes faster (see `tests/kernels/device_tables/test_attributes.py`).
 
     Args:
         layout: sizes and options.
-        device: where the tables live.
-        steps_in_flight: the caller's promise that the device has never more than this many calls of
+        device: the device of the tables.
+        steps_in_flight: the caller's promise that the device never has more than this many calls of
             `apply_staged_writes` with something to write unfinished when the next one is made.
-            Then there is one more pinned buffer than that, and no call waits. Without it there are
+            There is then one more pinned buffer than that, and no call waits. Without it there are
             two sets of eight buffers, and a call that begins a set waits until the device has read
             all of it.
         validate: see `BlockTableOperations`.
@@ -103,12 +103,12 @@ class DeviceState(BlockTableOperations):
         self._make_views()
 
     def _stage_in(self, staged: StagedWrites) -> None:
-        """Has writes be staged in this object from now on."""
+        """Stage writes in this object from now on."""
         self._staged = staged
 
     @property
     def _on_gpu(self) -> bool:
-        """Whether kernels run on a GPU."""
+        """Return whether kernels run on a GPU."""
         return self.device.type == "cuda" and launches.COMPILES
 
     @property  # type: ignore[override]
@@ -129,7 +129,7 @@ class DeviceState(BlockTableOperations):
 
     @property
     def launch_path(self) -> str:
-        """How kernels are launched from now on, one of `launch_paths`.
+        """The path of launches from now on, one of `launch_paths`.
 
         Raises:
             ValueError: when it is set to anything else.
@@ -142,18 +142,18 @@ class DeviceState(BlockTableOperations):
             expected = " or ".join(repr(known) for known in self.launch_paths)
             raise ValueError(f"launch_path is {path!r}; expected {expected} on {self.device}")
         self._launches.chosen = path
-        # Stored as an attribute, so that launches need not choose.
+        # Stored as an attribute: launches then need not choose.
         self.launch = self._launches.by_path[path]
 
     def init_block_table_layout_tensors(self) -> None:
-        """Tells the kernels where the tables are, after `block_tables` or others were replaced.
+        """Update the kernels' addresses after `block_tables` or others were replaced.
 
         Also updates the number of blocks on the device. Steps that were captured fill the new
         tables from then on, but `CapturedStep` has views of the old ones.
 
         Raises:
-            ValueError: when one has another shape, dtype or device than it had, or a CUDA graph is
-                captured. Nothing has been changed then.
+            ValueError: when a table has another shape, dtype or device than before, or a CUDA graph
+                is captured. Nothing has been changed then.
         """
         self.replace_tables(self.block_tables, self.input_block_tables, self.slot_mappings)
 
@@ -163,7 +163,7 @@ class DeviceState(BlockTableOperations):
         input_block_tables: list[torch.Tensor],
         slot_mappings: torch.Tensor,
     ) -> None:
-        """Takes other tables, and does what `init_block_table_layout_tensors` does.
+        """Replace the tables, as `init_block_table_layout_tensors` does with its own.
 
         Raises:
             ValueError: likewise.
@@ -193,14 +193,14 @@ class DeviceState(BlockTableOperations):
         self._upload_num_blocks()
 
     def _upload_num_blocks(self) -> None:
-        """Copies the number of blocks as of the last apply to the device."""
+        """Copy the number of blocks as of the last apply to the device."""
         applied = self.num_blocks.copy()
         unsettled = [(group, row) for group, row, _, _ in self._staged.intervals()]
         if self._captured_writes is not None:
             unsettled += self._captured_writes.published_rows()
         if unsettled:
-            # What is to be overwritten had some number that the host does not know any more, and
-            # whether a replay has written what was published, only the device knows.
+            # The host no longer has the block counts that staged writes will overwrite, and only
+            # the device knows whether a replay has applied the published ones.
             before = self.num_blocks_on_device.cpu().numpy()
             for place in unsettled:
                 applied[place] = before[place]
@@ -233,13 +233,13 @@ class DeviceState(BlockTableOperations):
         arguments.check_table("slot_mappings", slot_mappings, shape, torch.int64, self.device)
 
     def _make_views(self) -> None:
-        """Caches the views that calls return, since the same few sizes are requested all the time.
+        """Cache the views that calls return, since the same few sizes recur all the time.
 
-        The caches must not refer to `self`, or the tables would outlive their last user. Where the
-        tables are is kept, too.
+        The caches must not refer to `self`, or the tables would outlive their last user. The
+        address ranges of the tables are cached, too.
         """
         self._taken = arguments.ranges_of(*self.block_tables, *self.input_block_tables)
-        # Not the list, in which tables may be replaced that kernels are not told of, or refuse.
+        # Not the list itself: a caller may replace tables in it without announcing them.
         tables, slots = tuple(self.input_block_tables), self.slot_mappings
         self._views_of_tables = lru_cache(_KEPT_VIEWS)(
             lambda num_rows: tuple([table[:num_rows] for table in tables])
@@ -247,7 +247,7 @@ class DeviceState(BlockTableOperations):
         self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
 
     def _make_launches(self) -> dict[str, Callable[..., None]]:
-        """Launch functions by launch path."""
+        """Return launch functions by launch path."""
         ways: dict[str, Callable[..., None]] = {JIT: launches.jit_launches(self.place)}
         if self._on_gpu:
             ways[COMPILED] = launches.CompiledLaunches(self.place)
@@ -256,11 +256,11 @@ class DeviceState(BlockTableOperations):
         return ways
 
     def _make_ring(self, size: int, steps_in_flight: int | None) -> HostRing:
-        """Host buffers of so many elements; a burst of longer writes grows them."""
+        """Return host buffers of so many elements; a burst of longer writes grows them."""
         return HostRing(size, self.place, in_flight=steps_in_flight)
 
     def _describe_groups(self) -> torch.Tensor:
-        """The rows of `descriptors`, with the fields of `bt_kernels.device_code` in their order."""
+        """Return the rows of `descriptors`, in the field order of `bt_kernels.device_code`."""
         layout = self.layout
         rows = [
             [
@@ -286,7 +286,7 @@ class DeviceState(BlockTableOperations):
 
 
 def _shift_of(block_size: int) -> int:
-    """The binary logarithm of a block size; -1 if it is not a power of two."""
+    """Return the binary logarithm of a block size; -1 if it is not a power of two."""
     return block_size.bit_length() - 1 if block_size & (block_size - 1) == 0 else -1
 
 

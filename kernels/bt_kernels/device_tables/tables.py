@@ -26,13 +26,13 @@ class DeviceBlockTables(CheckedState):
 
     This class makes separate launches: one per written group, one to gather, one for slots.
     Variants override `_launch_…` methods or operations, and launch through `self.launch`, with the
-    arguments of `bt_kernels.launches.launch_jit`. The constructor's arguments are those of
+    arguments of `bt_kernels.launches.launch_jit`. The constructor takes the arguments of
     `DeviceState`.
     """
 
     features = FEATURES
-    # `apply_staged_writes` is not among them, since its host part fills a buffer of the ring after
-    # waiting for an event. Use `capture_step` for that.
+    # Without `apply_staged_writes`, whose host part waits for an event and then fills a buffer of
+    # the ring; use `capture_step` for that.
     capturable = frozenset(
         {"gather_block_tables", "compute_slot_mappings", "gather_and_compute_slot_mappings"}
     )
@@ -45,10 +45,10 @@ class DeviceBlockTables(CheckedState):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
     def _stage_in(self, staged: StagedWrites) -> None:
-        """Also has `append_block_ids` and `append_many` be methods of it, if it is in C.
+        """Stage writes in this object; if it is in C, expose its append methods as this object's.
 
-        An engine calls them for each request or step, and a function in Python on the way would
-        take as long as the rest, or a third of it. So nothing of a call may depend on the tables.
+        An engine calls them for each request or step, and a Python function on the way would take
+        as long as the rest, or a third of it. So nothing of a call may depend on the tables.
         """
         super()._stage_in(staged)
         for name, in_c in (
@@ -57,9 +57,9 @@ class DeviceBlockTables(CheckedState):
         ):
             own = getattr(type(self), name) is getattr(DeviceBlockTables, name)
             if own and hasattr(staged, in_c):
-                # Not by `__dict__`: an object that has been asked for it finds its methods slower.
+                # Not by `__dict__`: once it has been accessed, an object finds its methods slower.
                 setattr(self, name, getattr(staged, in_c))
-            elif own and isinstance(getattr(self, name), BuiltinMethodType):  # it was in C before
+            elif own and isinstance(getattr(self, name), BuiltinMethodType):  # of an earlier object
                 delattr(self, name)
         if hasattr(staged, "append_block_ids"):
             staged.redirects = self._redirects
@@ -72,7 +72,7 @@ class DeviceBlockTables(CheckedState):
         new_block_ids: Sequence[Sequence[Sequence[int]]],
         overwrite: Sequence[bool],
     ) -> None:
-        """Stages new block ids of many request rows, in one call (operation 1, host only).
+        """Stage new block ids of many request rows, in one call (operation 1, host only).
 
         Equivalent to `append_block_ids` for each request in turn, but stages all or nothing.
 
@@ -220,21 +220,21 @@ class DeviceBlockTables(CheckedState):
         *,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> CapturedStep:
-        """Enqueues a whole step whose replays apply what `CapturedStep.publish` provides.
+        """Enqueue a whole step whose replays apply the writes that `CapturedStep.publish` provides.
 
-        Call it while a CUDA graph is captured, and once before, so that kernels are loaded. The
-        arguments are those of `prepare_step`. Their addresses must not change, but contents may
-        change from replay to replay: requests leave and join as entries of `idx_mapping` turn to -1
-        and back, with `query_start_loc` repeating the last token for them.
+        Call it while a CUDA graph is captured, and once before, to load the kernels. The arguments
+        are the same as in `prepare_step`. Their addresses must not change, but contents may change
+        from replay to replay: requests leave and join as entries of `idx_mapping` turn to -1 and
+        back, with `query_start_loc` repeating the last token for them.
 
         Raises:
-            ValueError: as `prepare_step`.
+            ValueError: as `prepare_step`, and when its first call is made during a capture.
         """
         self._check_step(
             *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
             *(None, None, num_computed_tokens, None),
         )
-        # Headers have it among bits that an integer of numpy has no room for.
+        # Headers shift it to bits that numpy's integers may not have.
         num_reqs_padded = index(num_reqs_padded)
         if self._captured_writes is None:
             if self.place.is_capturing():
@@ -253,15 +253,15 @@ class DeviceBlockTables(CheckedState):
         return CapturedStep(block_tables, slot_mappings, publish)
 
     def warmup(self) -> float:
-        """Compiles and loads all kernels that the layout can need, on the current launch path.
+        """Compile and load all kernels that the layout can need, on the current launch path.
 
-        An engine calls it before it serves, so that no step compiles: for any sizes, options,
-        dtypes and writes, and for captured steps. Kernels are compiled side by side as far as
-        Triton can do that, and found in its cache where they were compiled before. Nothing is
-        launched, and no table changes.
+        If an engine calls it before it serves, no step compiles: for any sizes, options, dtypes and
+        writes, and for captured steps. Kernels are compiled in parallel as far as Triton allows,
+        and found in its cache if they were compiled before. Nothing is launched, and no table
+        changes.
 
         Returns:
-            How many seconds it took; next to none where kernels are interpreted.
+            The seconds it took; next to none where kernels are interpreted.
 
         Raises:
             ValueError: during a capture.
@@ -276,7 +276,7 @@ class DeviceBlockTables(CheckedState):
         return time.perf_counter() - began
 
     def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
-        """Makes a launch of each kind that the tables can need, with noted ones in their place."""
+        """Make a launch of each kind that the tables can need, on a stand-in that notes them."""
         staging = self._ring.current
         launches.apply_writes(noted, staging, 0, 1)
         launches.apply_captured(noted, staging)
@@ -286,7 +286,7 @@ class DeviceBlockTables(CheckedState):
             launches.slots(noted, mapping, inputs.starts, inputs.positions, out)
 
     def _other_loads(self) -> list[Callable[[], object]]:
-        """What loads kernels that are not launched by `launch`."""
+        """Return functions that load the kernels which `launch` does not launch."""
         return []
 
     def _make_captured_writes(self) -> CapturedWrites:
@@ -301,7 +301,7 @@ class DeviceBlockTables(CheckedState):
         num_tokens_padded: int,
         num_computed_tokens: torch.Tensor | None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Launches the step that replays are to make; returns the views that it fills."""
+        """Launch the step that replays are to make; return the views that it fills."""
         assert self._captured_writes is not None
         self._captured_writes.launch(self)
         return self.gather_and_compute_slot_mappings(
@@ -321,7 +321,7 @@ class DeviceBlockTables(CheckedState):
         num_reqs_padded: int,
         _num_computed_tokens: torch.Tensor | None,
     ) -> None:
-        """What `CapturedStep.publish` does for a step with these arguments."""
+        """Publish the staged writes for a captured step with these arguments."""
         self.refuse_capture("publish")
         writes = self._captured_writes
         assert writes is not None, "there is a captured step only once there is a buffer for it"
@@ -332,7 +332,7 @@ class DeviceBlockTables(CheckedState):
         self._staged.clear()
 
     def _zero_dirty_rows(self, num_reqs_padded: int) -> None:
-        """Zeroes dirty rows after those that a replay fills; these count as dirty from now on."""
+        """Zero dirty rows behind the rows of a replay, whose own rows then count as dirty."""
         writes = self._captured_writes
         assert writes is not None, "as in `_publish_for_replay`"
         dirty = self.num_dirty_rows
@@ -345,7 +345,7 @@ class DeviceBlockTables(CheckedState):
         self.num_dirty_rows = writes.rows = num_reqs_padded
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
-        """Launches the writes that `_publish` laid out: here one launch per written group."""
+        """Launch the writes that `_publish` laid out: here one launch per written group."""
         first_record = 0
         for num_records in records_per_group:
             if num_records:
@@ -359,7 +359,7 @@ class DeviceBlockTables(CheckedState):
         num_computed_tokens: torch.Tensor | None,
         out_ptrs: torch.Tensor | None,
     ) -> None:
-        """Launches the gather of a batch, and the zeroing of rows after it up to `num_rows`.
+        """Launch the gather of a batch, and the zeroing of rows after it up to `num_rows`.
 
         Args:
             idx_mapping: `[R]`.
@@ -376,11 +376,11 @@ class DeviceBlockTables(CheckedState):
         positions: torch.Tensor,
         out: torch.Tensor | None,
     ) -> None:
-        """Launches the slots of a batch; `out` is `None` for `slot_mappings`."""
+        """Launch the slots of a batch; `out` is `None` for `slot_mappings`."""
         launches.slots(self, idx_mapping, query_start_loc, positions, out)
 
     def _publish(self) -> list[int]:
-        """Moves the staged writes into the next buffer of the ring.
+        """Move the staged writes into the next buffer of the ring.
 
         Returns:
             Records per group; they lie in the buffer in the order of the groups.
@@ -392,7 +392,7 @@ class DeviceBlockTables(CheckedState):
     def _rows_to_gather(
         self, num_reqs: int, num_reqs_padded: int, out: Sequence[torch.Tensor] | None
     ) -> tuple[int, int]:
-        """Input rows that a gather must write or zero, and how many are dirty after it."""
+        """Return the number of input rows to write or zero, and the number dirty afterwards."""
         # Triton would treat integers of numpy differently.
         num_reqs_padded, dirty = index(num_reqs_padded), self._checked_dirty_rows()
         if out is not None:

@@ -1,4 +1,4 @@
-"""Compiling and loading all kernels that tables can need, before they serve."""
+"""Compilation and loading of all kernels that tables can need, before they serve."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_THREADS = 16
 
 
 class NotedLaunches:
-    """Stands in for tables where launches are to be noted, and not made.
+    """A stand-in for tables that notes launches instead of making them.
 
     Args:
-        layout: of the tables.
-        descriptors: theirs.
+        layout: layout of the tables.
+        descriptors: their descriptors.
         sharded: whether the layout has context parallelism.
 
     Attributes:
@@ -45,7 +45,7 @@ class NotedLaunches:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> None:
-        """Notes a launch; see `bt_kernels.launches.launch_jit`."""
+        """Note a launch; see `bt_kernels.launches.launch_jit`."""
         self.noted.append((kernel, (0, 1, 1), arguments, constants, inputs, num_warps))
 
 
@@ -53,8 +53,8 @@ class Inputs:
     """Arguments of every kind that selects a binary, too small to be used.
 
     Args:
-        layout: of the tables.
-        device: where they are.
+        layout: layout of the tables.
+        device: their device.
 
     Attributes:
         mappings: one of each dtype.
@@ -79,7 +79,7 @@ class Inputs:
 
 
 def run_all(tasks: Iterable[Callable[[], object]]) -> None:
-    """Calls all of them, side by side; raises the first error after that."""
+    """Call all tasks in parallel; raise the first error once all are done."""
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         for future in [pool.submit(task) for task in tasks]:
             future.result()

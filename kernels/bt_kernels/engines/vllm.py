@@ -1,8 +1,8 @@
-"""A class that can stand in for the `BlockTables` of vLLM 0.33.0.
+"""A replacement for the `BlockTables` of vLLM 0.33.0.
 
-Constructor, methods, argument order and attributes are those of that release; what differs in
-meaning is in `docs/engines.md`. The work is done by the variant `one_launch`, or by `fused` where
-nothing can launch but Triton.
+Constructor, methods, argument order and attributes match that release; differences in meaning are
+in `docs/engines.md`. The work is done by the variant `one_launch`, or by `fused` where nothing can
+launch but Triton.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bt_kernels.variants import fused, one_launch
 
 @dataclass
 class SourceTable:
-    """A source table, under the name that engines know it by.
+    """A source table, under the name that engines use.
 
-    After `gpu` was replaced, call `BlockTables.init_block_table_layout_tensors`.
+    After replacing `gpu`, call `BlockTables.init_block_table_layout_tensors`.
 
     Args:
         gpu: `[max_num_reqs, max_num_blocks_per_group[g]]` int32 on the device.
@@ -34,11 +34,11 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class NumBlocks:
-    """Blocks that each row owns, under the names that engines know them by.
+    """Blocks that each row owns, under the names that engines use.
 
     Args:
-        np: `[G, max_num_reqs]` int32 on the host, with all that has been staged; to be read only.
-        gpu: the same on the device, with all that has been applied.
+        np: `[G, max_num_reqs]` int32 on the host, including all staged writes; read-only.
+        gpu: the same on the device, including all applied writes.
     """
 
     np: np.ndarray
@@ -50,8 +50,8 @@ class BlockTables:
 
     Beyond that interface there are `gather_and_compute_slot_mappings`, `prepare_step` and
     `capture_step`, which make fewer launches, and the arguments `steps_in_flight` and `validate`.
-    What the methods do, and the shapes and dtypes of their arguments, is said in
-    `bt_kernels.interface.BlockTableOperations`, in the methods of the same names.
+    `bt_kernels.interface.BlockTableOperations` documents the methods, under the same names, with
+    the shapes and dtypes of their arguments.
 
     Attributes, with G groups:
         block_tables: per group, the source table as `.gpu`.
@@ -68,9 +68,9 @@ class BlockTables:
         max_num_reqs: rows of every table.
         max_num_batched_tokens: slots per group.
         max_num_blocks_per_group: columns of a row, one entry per group.
-        device: where the tables live.
+        device: the device of the tables.
         cp_size: ranks that share the tokens of a sequence.
-        cp_rank: which of them this is.
+        cp_rank: this rank.
         cp_interleave: consecutive tokens that go to one rank.
         slot_mapping_enabled: per group; without it all slots of the group are PAD.
         dcp_sharded: per group, whether its tokens are shared among the ranks.
@@ -122,7 +122,7 @@ class BlockTables:
         self._variant.launch_path = self._variant.launch_paths[-1]
         for name in ("append_block_ids", "append_many"):
             if getattr(type(self), name) is getattr(BlockTables, name):
-                # A function on the way would take as long as a short call, or longer.
+                # A wrapper function would take as long as a short call, or longer.
                 setattr(self, name, getattr(self._variant, name))
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
@@ -142,7 +142,7 @@ class BlockTables:
 
     @property
     def launch_path(self) -> str:
-        """How kernels are launched: `"jit"`, `"compiled"` or `"direct"`, with decreasing host time.
+        """The path of kernel launches: `"jit"`, `"compiled"` or `"direct"`, with falling host time.
 
         The default is the last of them that works here.
         """
@@ -154,7 +154,7 @@ class BlockTables:
 
     @property
     def num_dirty_rows(self) -> int:
-        """Input rows that the last gather filled; to be set after the replay of a captured one."""
+        """Input rows that the last gather filled; set it after replaying a captured gather."""
         return self._variant.num_dirty_rows
 
     @num_dirty_rows.setter
@@ -171,14 +171,14 @@ class BlockTables:
         self._variant.redirect_writes_to_null_block = redirect
 
     def init_block_table_layout_tensors(self) -> None:
-        """Tells kernels and callers where the tables are, after some of them were replaced.
+        """Update the addresses that kernels and callers use, after tables were replaced.
 
         Raises:
-            ValueError: when one has another shape, dtype or device than it had, or a CUDA graph is
-                captured. Then the tables are used that were used before.
+            ValueError: when a table has another shape, dtype or device than before, or a CUDA graph
+                is captured. The previous tables then stay in use.
         """
         layout = self.layout
-        # Lists of their own, since the caller replaces tables in his before they are checked.
+        # Copies, since callers replace tables in the attributes before these are checked.
         tables = [table.gpu for table in self.block_tables]
         inputs = list(self.input_block_tables)
         self._variant.replace_tables(tables, inputs, self.slot_mappings)
@@ -190,7 +190,7 @@ class BlockTables:
         self.sliding_window_reach = self._tensor(layout.reaches, torch.int32)
 
     def warmup(self) -> float:
-        """Compiles and loads all kernels, before anything is served; returns seconds.
+        """Compile and load all kernels, before anything is served; return the seconds it took.
 
         See `bt_kernels.device_tables.DeviceBlockTables.warmup`.
         """
@@ -199,7 +199,7 @@ class BlockTables:
     def append_block_ids(
         self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> None:
-        """Stages new block ids of one request row, one list per group."""
+        """Stage new block ids of one request row, one list per group."""
         self._variant.append_block_ids(req_index, new_block_ids, overwrite)
 
     def append_many(
@@ -208,11 +208,11 @@ class BlockTables:
         new_block_ids: Sequence[Sequence[Sequence[int]]],
         overwrite: Sequence[bool],
     ) -> None:
-        """Stages new block ids of many request rows in one call: all of them, or none."""
+        """Stage new block ids of many request rows in one call: all of them, or none."""
         self._variant.append_many(req_indices, new_block_ids, overwrite)
 
     def apply_staged_writes(self) -> None:
-        """Writes what was staged into the source tables."""
+        """Write the staged ids into the source tables."""
         self._variant.apply_staged_writes()
 
     def gather_block_tables(
@@ -223,7 +223,7 @@ class BlockTables:
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Copies source rows into batch order; returns `[num_reqs_padded, width]` per group."""
+        """Copy source rows into batch order; return `[num_reqs_padded, width]` per group."""
         return self._variant.gather_block_tables(
             idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
         )
@@ -236,7 +236,7 @@ class BlockTables:
         num_tokens_padded: int,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Turns positions into cache slots; returns `[G, num_tokens_padded]`."""
+        """Turn positions into cache slots; return `[G, num_tokens_padded]`."""
         return self._variant.compute_slot_mappings(
             idx_mapping, query_start_loc, positions, num_tokens_padded, out
         )
@@ -254,7 +254,7 @@ class BlockTables:
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Gather and slots in one launch; returns what the two return."""
+        """Gather and compute slots in one launch; return the results of both."""
         return self._variant.gather_and_compute_slot_mappings(
             idx_mapping,
             query_start_loc,
@@ -280,7 +280,7 @@ class BlockTables:
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Apply, then gather and slots; returns what the two return."""
+        """Apply staged writes, gather and compute slots; return the results of the last two."""
         return self._variant.prepare_step(
             idx_mapping,
             query_start_loc,
@@ -294,11 +294,11 @@ class BlockTables:
         )
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
-        """Zeroes input rows, at the persistent addresses; `[num_reqs, width]` per group."""
+        """Zero input rows, at the persistent addresses; return `[num_reqs, width]` per group."""
         return self._variant.get_dummy_block_tables(num_reqs)
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
-        """Fills `slot_mappings` with PAD, whole; returns `[G, num_tokens]`."""
+        """Fill all of `slot_mappings` with PAD; return `[G, num_tokens]`."""
         return self._variant.get_dummy_slot_mappings(num_tokens)
 
     def capture_step(
@@ -311,7 +311,7 @@ class BlockTables:
         *,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> CapturedStep:
-        """A whole step inside a CUDA graph; see `DeviceBlockTables.capture_step`."""
+        """Capture a whole step in a CUDA graph; see `DeviceBlockTables.capture_step`."""
         return self._variant.capture_step(
             idx_mapping,
             query_start_loc,
@@ -329,7 +329,7 @@ class BlockTables:
 
 
 def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:
-    """The variant whose steps take an engine the least time on a device.
+    """Return the variant whose steps take an engine the least time on a device.
 
     Without a launch in C, a step of `one_launch` goes through a pinned buffer and Triton's call,
     for which the host needs longer than for both launches of `fused` (docs/one-launch.md).
@@ -340,7 +340,7 @@ def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:
 
 
 def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
-    """Checks that there is one option per group; an empty sequence is not a default here."""
+    """Check that there is one option per group; an empty sequence is not a default here."""
     if len(values) != num_groups:
         raise ValueError(
             f"{len(values)} options are given for {num_groups} groups; expected one per group"
@@ -349,7 +349,7 @@ def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:
-    """A read-only view, since changes on the host would not reach the device."""
+    """Return a read-only view, since changes on the host would not reach the device."""
     view = values.view()
     view.flags.writeable = False
     return view

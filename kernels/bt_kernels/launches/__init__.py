@@ -1,4 +1,4 @@
-"""One function per kernel, and the ways to launch."""
+"""One launch function per kernel, and the launch paths."""
 
 from __future__ import annotations
 

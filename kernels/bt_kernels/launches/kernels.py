@@ -1,10 +1,10 @@
 """One function per kernel: grid and arguments of its launch.
 
-All launches except those of `one_launch` that carry writes go through `tables.launch`, which is
+All launches except the ones of `one_launch` that carry writes go through `tables.launch`, which is
 `launch_jit`, a `CompiledLaunches` or a `DirectLaunches`, as set by `tables.launch_path`.
 
-Block shapes are those of vLLM's kernels (1024 elements) for gather, slots and padding. Staged
-writes have 128 elements: most are a few block ids, and a chunk of 2048 tokens has 128.
+Gather, slots and padding have the block shapes of vLLM's kernels (1024 elements). Staged writes
+have 128 elements: most are a few block ids, and a chunk of 2048 tokens has 128.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CAPTURED_PROGRAMS = 256
 
 
 class Tables(Protocol):
-    """What a launch needs of block tables: `DeviceBlockTables` of `bt_kernels.device_tables`."""
+    """The members of block tables that a launch needs: `DeviceBlockTables` of `device_tables`."""
 
     layout: TableLayout
     descriptors: torch.Tensor
@@ -50,7 +50,7 @@ class Tables(Protocol):
 
 
 def jit_launches(place: Place) -> Callable[..., Any]:
-    """`launch_jit` on the device of a place, whatever device is current."""
+    """Return `launch_jit` for the device of a place, whatever device is current."""
     if place.index is None:
         return launch_jit
     is_current = place.is_current
@@ -63,7 +63,7 @@ def jit_launches(place: Place) -> Callable[..., Any]:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> Any:
-        # Not by `place.run`, since two more calls in every launch would cost time in every step.
+        # Not by `place.run`: two more calls in every launch would cost time in every step.
         if is_current():
             return kernel[grid](*arguments, *constants, num_warps=num_warps)
         return place.run(launch_jit, kernel, grid, arguments, constants, inputs, num_warps)
@@ -74,7 +74,7 @@ def jit_launches(place: Place) -> Callable[..., Any]:
 def apply_writes(
     tables: Tables, staging: torch.Tensor, first_record: int, num_records: int
 ) -> None:
-    """Writes `num_records` records of `staging` into the source tables."""
+    """Write `num_records` records of `staging` into the source tables."""
     tables.launch(
         apply_writes_kernel,
         (num_records, 1, 1),
@@ -85,7 +85,7 @@ def apply_writes(
 
 
 def apply_captured(tables: Tables, staging: torch.Tensor) -> None:
-    """Writes as many records as `staging` says when the launch is replayed."""
+    """Write the records that `staging` holds when the launch is replayed."""
     tables.launch(
         apply_captured_kernel,
         (CAPTURED_PROGRAMS, 1, 1),
@@ -102,7 +102,7 @@ def gather(
     num_computed_tokens: torch.Tensor | None = None,
     out_ptrs: torch.Tensor | None = None,
 ) -> None:
-    """Gathers the batch's rows and zeroes further ones up to `num_rows`."""
+    """Gather the batch's rows and zero further ones up to `num_rows`."""
     grid = (tables.layout.num_groups, num_rows, 1)
     plain = (tables.descriptors, idx_mapping, idx_mapping.shape[0])
     if num_computed_tokens is None and out_ptrs is None:
@@ -124,7 +124,7 @@ def slots(
     positions: torch.Tensor,
     out: torch.Tensor | None = None,
 ) -> None:
-    """Computes the slots of the batch's tokens and pads the rest of the buffer."""
+    """Compute the slots of the batch's tokens and pad the rest of the buffer."""
     num_reqs = idx_mapping.shape[0]
     grid = (tables.layout.num_groups, num_reqs + 1, 1)
     plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs)
@@ -150,7 +150,7 @@ def gather_slots(
     out_ptrs: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
 ) -> None:
-    """Does what `gather` and `slots` do, in one launch."""
+    """Do the work of `gather` and `slots` in one launch."""
     num_reqs = idx_mapping.shape[0]
     grid = (tables.layout.num_groups, num_rows + num_reqs + 1, 1)
     plain = (tables.descriptors, idx_mapping, query_start_loc, positions, num_reqs, num_rows)
@@ -167,5 +167,5 @@ def gather_slots(
 
 
 def _slots_out(out: torch.Tensor | None) -> tuple[torch.Tensor | None, int | None, int | None]:
-    """The arguments for a caller's buffer of slots: buffer, stride, and length of a row."""
+    """Return the arguments for a caller's buffer of slots: buffer, stride, and length of a row."""
     return (None, None, None) if out is None else (out, out.stride(0), out.shape[1])

@@ -1,7 +1,7 @@
-"""The ways to launch a kernel: Triton's own call, a compiled handle, or the driver directly.
+"""The launch paths of a kernel: Triton's own call, a compiled handle, or the driver directly.
 
-All take the same arguments, those of `launch_jit`. Each launches on the device of the tables, on
-its current stream, whatever device is current.
+All take the arguments of `launch_jit`. Each launches on the device of the tables, on its current
+stream, whatever device is current.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def launch_jit(
     _inputs: tuple[torch.Tensor | None, ...],
     num_warps: int = NUM_WARPS,
 ) -> Any:
-    """Launches through Triton's call on the current device; it selects the binary by all arguments.
+    """Launch through Triton's call on the current device; it selects the binary by all arguments.
 
     Args:
         kernel: a function under `triton.jit`.
         grid: programs in each dimension.
         arguments: values of the parameters that are not constants, in their order.
         constants: values of the `tl.constexpr` parameters, which come last.
-        _inputs: those of `arguments` that a caller passed in and whose dtype, alignment or absence
+        _inputs: the `arguments` that a caller passed in and whose dtype, alignment or absence
             (`None`) selects a binary; `CompiledLaunches` needs them.
-        num_warps: of a program.
+        num_warps: warps of a program.
 
     Returns:
         The handle of the compiled kernel; meaningless if kernels are interpreted.
@@ -57,12 +57,12 @@ def launch_jit(
 
 
 class CompiledLaunches:
-    """Launches through handles of compiled kernels, cached by what selects a binary.
+    """Launches through handles of compiled kernels, cached by the properties that select a binary.
 
     The first launch of each binary is Triton's call, which returns the handle. Later ones find it
-    by the kernel, the constants, and dtype and alignment of the inputs. Whatever else selects a
-    binary must be the same in all launches of a kernel: dtype and alignment of the tables' own
-    tensors, and integers, unless the kernel has them in `do_not_specialize`.
+    by the kernel, the constants, and dtype and alignment of the inputs. All other properties that
+    select a binary must be the same in all launches of a kernel: dtype and alignment of the tables'
+    own tensors, and integers, unless the kernel has them in `do_not_specialize`.
 
     Args:
         place: where kernels are launched.
@@ -82,7 +82,7 @@ class CompiledLaunches:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> None:
-        """Launches once; arguments as in `launch_jit`."""
+        """Launch once; arguments as in `launch_jit`."""
         key = _selects(kernel, constants, inputs, num_warps)
         handle = self._handles.get(key)
         if handle is None:
@@ -118,7 +118,7 @@ class DirectLaunches:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> None:
-        """Launches once; arguments as in `launch_jit`."""
+        """Launch once; arguments as in `launch_jit`."""
         key = _selects(kernel, constants, inputs, num_warps)
         launch = self._kept.get(key)
         if launch is None:
@@ -139,17 +139,17 @@ class DirectLaunches:
         return lambda _stream, grid, arguments: run(handle[grid], *arguments, *constants)
 
 
-# What a plain launch has; with anything else Triton sets attributes of the launch.
+# Values of a plain launch; with any others Triton sets attributes of the launch.
 _ATTRIBUTES = (("num_ctas", 1), ("launch_cooperative_grid", False), ("launch_pdl", False))
 
 
 def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
-    """A compiled kernel as a callable that takes stream, grid and arguments.
+    """Return a compiled kernel as a callable that takes stream, grid and arguments.
 
     Args:
         place: where the kernel is launched, with the compiled module.
-        handle: of the kernel, loaded there.
-        num_arguments: those that the kernel is called with.
+        handle: handle of the kernel, loaded there.
+        num_arguments: number of arguments that the kernel is called with.
 
     Returns:
         `None` if only Triton's own launcher can do it: with instrumentation, an argument that
@@ -176,7 +176,7 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
 
 
 def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], None]:
-    """A function that replays a captured graph on its device, by the driver if possible."""
+    """Return a function that replays a captured graph on its device, by the driver if possible."""
     if place.native is None or not hasattr(graph, "raw_cuda_graph_exec"):
         return graph.replay
     current_stream = triton.runtime.driver.active.get_current_stream
@@ -189,17 +189,17 @@ def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], Non
 
 
 def _num_parameters(kind: str | tuple[Any, ...]) -> int:
-    """How many parameters of the binary a kernel's parameter becomes, by its type."""
+    """Return how many parameters of the binary a kernel's parameter becomes, by its type."""
     if isinstance(kind, tuple):
         return sum(_num_parameters(part) for part in kind)
     return int(kind != "constexpr")
 
 
 def require_driver() -> None:
-    """Refuses to go on where kernels can neither be launched nor interpreted.
+    """Refuse to go on where kernels can neither be launched nor interpreted.
 
     Raises:
-        RuntimeError: if Triton compiles kernels and finds no GPU, saying what to do.
+        RuntimeError: if Triton compiles kernels and finds no GPU, with a remedy in the message.
     """
     if not COMPILES:
         return
@@ -214,7 +214,7 @@ def require_driver() -> None:
 
 
 def find_launcher() -> ModuleType | None:
-    """The compiled module `launcher`, if it is available and the driver has what it needs."""
+    """Return the compiled module `launcher`, if it is available and the driver supports it."""
     return None if native.why_not_direct() is not None else native.load("launcher")
 
 
@@ -224,7 +224,7 @@ def _selects(
     inputs: tuple[torch.Tensor | None, ...],
     num_warps: int,
 ) -> tuple[Any, ...]:
-    """What selects a binary."""
+    """Return the key that selects a binary."""
     # By identity, since the hash of a kernel takes a lock; its handle keeps it alive.
     key: tuple[Any, ...] = (id(kernel), constants, num_warps)
     for tensor in inputs:

@@ -1,4 +1,4 @@
-"""The device of the tables, and how host code works on it whatever device is current."""
+"""The device of the tables, and host code that works on it whatever device is current."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Place:
     """A device that host code works for, whatever device is current in its thread.
 
     Triton's launches, and torch's events and graphs, work on the current device, so they must be
-    called by `run` or within `current`. Code that names its device needs neither: that is most of
-    torch, and `native`. Afterwards the previous device is current again, also after an exception.
+    called by `run` or within `current`. Code that names its device needs neither: most of torch,
+    and `native`. Afterwards the previous device is current again, also after an exception.
 
     Args:
         device: with its index, if it is a CUDA device.
@@ -26,12 +26,12 @@ class Place:
 
     Attributes:
         device, launcher: as they were given.
-        index: of a CUDA device; else `None`.
-        native: the device as the compiled module has it, which makes its context current by itself;
-            `None` without that module.
-        is_current: whether the device is current; always, if it is not a CUDA device.
-        is_capturing: whether the current stream of the device is being captured; never, if it is
-            not a CUDA device. Raises a `RuntimeError` when the driver cannot tell.
+        index: index of a CUDA device; else `None`.
+        native: the compiled module's object for the device, which makes its context current by
+            itself; `None` without that module.
+        is_current: returns whether the device is current; always, if it is not a CUDA device.
+        is_capturing: returns whether the current stream of the device is being captured; never, if
+            it is not a CUDA device. Raises `RuntimeError` when the driver cannot determine it.
     """
 
     def __init__(self, device: torch.device, launcher: ModuleType | None = None) -> None:
@@ -39,7 +39,7 @@ class Place:
         self.launcher: Any = launcher
         self.index = device.index if device.type == "cuda" else None
         self.native: Any = None if launcher is None else launcher.Device(self.index)
-        # Both are called several times in a step. So they are functions that are chosen once.
+        # Both are called several times in a step, so each is chosen once, as a function.
         self.is_current: Callable[[], bool] = self._find_is_current()
         self.is_capturing: Callable[[], bool] = self._find_is_capturing()
 
@@ -57,7 +57,7 @@ class Place:
         if self.index is None:
             return lambda: False
         if self.native is not None:
-            # Half of what torch's function takes, which tells of the current device alone.
+            # Takes half the time of torch's function, which knows only the current device.
             is_captured, index = self.native.is_captured, self.index
             current_stream = triton.runtime.driver.active.get_current_stream
             return lambda: is_captured(current_stream(index))
@@ -73,20 +73,20 @@ class Place:
         return is_capturing
 
     def run(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
-        """Calls with the device current."""
+        """Call a function with the device current."""
         if self.is_current():
             return call(*arguments)
         with self._switched():
             return call(*arguments)
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device current within a `with` statement."""
+        """Make the device current within a `with` statement."""
         return nullcontext() if self.is_current() else self._switched()
 
     @contextmanager
     def _switched(self) -> Iterator[None]:
-        # Torch restores a device by its primary context. So it gets its own entry on the thread's
-        # stack of contexts, and whatever is below that stays.
+        # Torch restores a device by its primary context. With an entry of its own on the thread's
+        # stack of contexts, it leaves the entries below alone.
         if self.native is not None:
             self.native.push()
         try:

@@ -25,24 +25,24 @@ _FLAGS = ("-O3", "-shared", "-fPIC")
 
 
 def load(name: str) -> ModuleType | None:
-    """The module that `<name>.c` beside this file defines, or `None`; see `why_not`.
+    """Return the module of `<name>.c` beside this file, or `None`; see `why_not`.
 
     Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
-    Triton's cache. What is damaged there, or another user's, is compiled anew. Never prints or
-    raises.
+    Triton's cache. A cached file that is damaged or another user's is compiled anew. Never prints
+    or raises.
     """
     return None if _why_not_here() else _outcome(name)[0]
 
 
 def why_not(name: str) -> str | None:
-    """Why `load` returns `None`, in one line; `None` if it returns a module."""
+    """Return why `load` returns `None`, in one line; `None` if it returns a module."""
     return _why_not_here() or _outcome(name)[1]
 
 
 def why_not_direct() -> str | None:
-    """Why the driver cannot launch directly, in one line; `None` if it can.
+    """Return why the driver cannot launch directly, in one line; `None` if it can.
 
-    It takes the module `launcher` and a CUDA driver that has what this one calls.
+    Direct launches need the module `launcher`, and a CUDA driver with the functions it calls.
     """
     launcher = load("launcher")
     if launcher is None:
@@ -52,10 +52,10 @@ def why_not_direct() -> str | None:
 
 
 def _why_not_here() -> str | None:
-    """Why no helper may be loaded here, whether it compiles or not; `None` if any may be."""
+    """Return why no helper may be loaded here, whether it compiles or not; `None` if any may be."""
     if os.environ.get(SWITCH) == "0":
         return f"the environment has {SWITCH}=0; unset it"
-    # Importing one would turn the lock on, for everything in the process.
+    # Importing a helper would re-enable the lock for the whole process.
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "this Python runs without its global lock, which the helpers need"
     if _is_subinterpreter():
@@ -78,20 +78,20 @@ def _is_subinterpreter() -> bool:
 
 @lru_cache
 def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
-    """The module or the reason for having none; cached per process and copy of this package."""
+    """Return the module, or why there is none; cached per process and copy of this package."""
     try:
         return _built(name), None
     except subprocess.CalledProcessError as error:
         return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
     except OSError as error:
-        return None, str(error)  # no compiler or no headers, which it says
+        return None, str(error)  # the message names the missing compiler or headers
     except Exception as error:
         # Whatever is missing or different here, the Python code works without it.
         return None, f"{type(error).__name__}: {error}"
 
 
 def _built(name: str) -> ModuleType:
-    """Compiles and imports a module, unless the cache has it."""
+    """Compile and import a module, unless the cache has it."""
     # Triton is imported only when needed, and may be of any version.
     from triton.runtime.cache import get_cache_manager
 
@@ -113,17 +113,17 @@ def _built(name: str) -> ModuleType:
 
 
 def _sealed(compiled: bytes) -> bytes:
-    """A compiled file with its digest at the end, where the loader does not look."""
+    """Append a compiled file's digest at its end, where the loader does not look."""
     return compiled + hashlib.sha256(compiled).digest()
 
 
 def _is_ours_and_whole(path: Path) -> bool:
-    """Whether a file of the cache may be loaded.
+    """Return whether a file of the cache may be loaded.
 
-    To load a file that was cut off ends the process with SIGBUS. And a cache that several users
-    share may hold a file of somebody else, whose code is not to run here.
+    Loading a truncated file ends the process with SIGBUS. And a cache that several users share may
+    hold somebody else's file, whose code must not run here.
     """
-    # What root has put there may be loaded: images of containers are built so.
+    # Root's files may be loaded: container images are built by root.
     if not path.is_file() or _owner_of(path) not in (os.geteuid(), 0):
         return False
     content = path.read_bytes()
@@ -135,7 +135,7 @@ def _owner_of(path: Path) -> int:
 
 
 def _compiled(source: Path) -> bytes:
-    """What the compiler makes of a file.
+    """Compile a source file, and return the binary's bytes.
 
     Raises:
         FileNotFoundError: without a compiler, or without Python's headers.
@@ -160,7 +160,7 @@ def _compiled(source: Path) -> bytes:
 
 
 def _compiler() -> list[str]:
-    """The command of the C compiler, by the rule of Triton: `CC`, gcc, or clang."""
+    """Return the command of the C compiler, chosen as Triton does: `CC`, gcc, or clang."""
     named = os.environ.get("CC")
     if named:
         command = shlex.split(named)
@@ -175,7 +175,7 @@ def _compiler() -> list[str]:
 
 
 def _imported(name: str, path: str) -> ModuleType:
-    """A new module of a compiled file; it is not in `sys.modules`."""
+    """Return a new module of a compiled file; it is not in `sys.modules`."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot load {path}")

@@ -37,8 +37,8 @@ class CapturedLaunch(CapturedWrites):
         self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records that may not have been replayed yet
         self._told = memoryview(self._applied.numpy())
-        self._awaited = None  # the number that the replay of the last publication will tell
-        self._header = (0, 0, 0, 0)  # the last that has a batch
+        self._awaited = None  # the number that a replay of the last publication will store
+        self._header = (0, 0, 0, 0)  # the last header with a batch
         self.rows = self.uncounted = 0
 
     @property
@@ -46,7 +46,7 @@ class CapturedLaunch(CapturedWrites):
         return self._pending[0] != 0 or self.uncounted != 0
 
     def launch_step(self, tables: Steps, has_options: bool) -> None:
-        """Launches whatever step is published when the launch runs."""
+        """Launch the kernel of whatever step is published when it runs."""
         self._fixed.launch(tables, self._buffer.tensor, has_options=has_options)
         self._buffer.note_reader()
 
@@ -60,7 +60,7 @@ class CapturedLaunch(CapturedWrites):
         batch: Batch,
         options: Options,
     ) -> None:
-        """Fills the buffer for the next replay, once the last one has read it.
+        """Fill the buffer for the next replay, once the last one has read it.
 
         Writes that were published before and never replayed are applied first.
         """
@@ -68,9 +68,9 @@ class CapturedLaunch(CapturedWrites):
         view = self._buffer.wait()
         num_records = staged.num_records
         step = self._writes.pack(staged, view)
-        longest = tables.widest  # how many are padding is not known
+        longest = tables.widest  # the number of padding rows is unknown
         self._header = self._fixed.write(view, tables, step, num_records, batch, longest, options)
-        self._told[0] = -1  # a step without writes, too, is known by its number
+        self._told[0] = -1  # shows the replay of a step without writes, too, whose number is 0
         self._pending, self._awaited = (step, num_records), step
 
     def published_rows(self) -> list[tuple[int, int]]:
@@ -98,6 +98,6 @@ class CapturedLaunch(CapturedWrites):
         self.rows = self.uncounted = 0
 
     def _forget_writes(self) -> None:
-        """Has a replay that follows all the same make its step, without writes."""
+        """Leave a replay that follows all the same its step, but without writes."""
         *batch, last = self._header
         self._fixed.write_header(self._buffer.wait(), (*batch, last & 1))

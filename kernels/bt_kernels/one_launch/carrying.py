@@ -1,4 +1,4 @@
-"""Launches that carry what is staged, as parameters as far as it fits."""
+"""Launches that carry the staged writes: as parameters if they fit, else in pinned memory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
-"""What a launch carries, in the order of `Payloads`: intervals of one id each; few or many of any
-length with their ids; few or many of them without their ids; or none.
+"""The data that a launch carries, in the order of `Payloads`.
+
+Intervals of one id each; few or many intervals of any length with their ids; few or many without
+their ids; or none.
 """
 
 _WHERE = {
@@ -46,12 +48,12 @@ _WHERE = {
 NUM_LEADING = 18
 """Arguments of the kernel before the words."""
 
-_WIDE = 1 << 40  # has Triton take an address for an int64
-_ODD = (1 << 62) + 1  # and a word, without assuming that it is a multiple of 16
+_WIDE = 1 << 40  # makes Triton treat an address as an int64
+_ODD = (1 << 62) + 1  # and a word likewise, not assumed to be a multiple of 16
 
 
 class Binary(NamedTuple):
-    """What selects a binary of the kernel, for one layout."""
+    """The properties that select a binary of the kernel, for one layout."""
 
     shape: Shape
     kind: int
@@ -67,12 +69,12 @@ class CarryingLaunch:
     launches use the driver directly, whatever the launch path.
 
     Args:
-        tables: of the steps, with the compiled module unless kernels are interpreted.
+        tables: tables of the steps, with the compiled module unless kernels are interpreted.
     """
 
     @staticmethod
     def is_possible(tables: Steps) -> bool:
-        """Whether steps of tables can be launched so."""
+        """Return whether the steps of tables can be launched this way."""
         layout = tables.layout
         size = layout.num_groups * (bitmap_words(layout.max_num_reqs) + 1)
         return size <= MAX_BITMAP and (tables.place.launcher is not None or not tables._on_gpu)
@@ -86,7 +88,7 @@ class CarryingLaunch:
         self._most_listed = layout.max_num_reqs * (layout.num_groups + -(-most_pieces // 2))
         self.payloads = PAYLOADS if launches.COMPILES else PAYLOADS_INTERPRETED
         num_words = layout.num_groups * self._per_group
-        self.first = num_words + layout.num_groups  # of the payload
+        self.first = num_words + layout.num_groups  # where the payload begins
         memory = array("q", bytes(8 * (self.first + max(self.payloads))))
         self.words = memoryview(memory)
         self.bitmap = self.words[:num_words]
@@ -103,7 +105,7 @@ class CarryingLaunch:
             self._current_stream = triton.runtime.driver.active.get_current_stream
 
     def run(self, tables: Steps, batch: Batch, options: Options) -> bool:
-        """Launches a whole step with what is staged; returns whether that was possible."""
+        """Launch a whole step with the staged writes; return whether that was possible."""
         staged, ring = tables._staged, tables._ring
         packed = staged.pack_words(self.bitmap, self.payload)
         if packed is None:
@@ -156,10 +158,10 @@ class CarryingLaunch:
         return MANY_APART if head <= room.many_apart else IN_MEMORY
 
     def binaries(self, *, aligned: bool) -> list[Binary]:
-        """All that steps of the layout can need.
+        """Return all binaries that steps of the layout can need.
 
         Args:
-            aligned: whether the rows of the tables are; those of a caller may not be.
+            aligned: whether the rows of the tables are aligned; a caller's tables may not be.
         """
         num_rows = self._groups * self._max_num_reqs
         shapes = SHAPES if num_rows > many_rows() else (FEW,)
@@ -171,7 +173,7 @@ class CarryingLaunch:
         return [Binary(shape, kind, *way) for shape, kind, way in product(shapes, kinds, ways)]
 
     def load(self, binary: Binary) -> None:
-        """Compiles and loads a binary, unless that was done."""
+        """Compile and load a binary, unless that was done."""
         if self._place.launcher is None and launches.COMPILES:
             launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)
             self._place.run(launches.launch_jit, *launched)
@@ -179,7 +181,7 @@ class CarryingLaunch:
             self._launch_of(binary)
 
     def attach(self, quick: Any) -> None:
-        """Gives a `launcher.Step` all kernels that are loaded, and those that will be."""
+        """Add all kernels that are loaded now or later to a `launcher.Step`."""
         self._quick = quick
         for binary, launch in self._kept.items():
             self._add(binary, launch)
@@ -189,7 +191,7 @@ class CarryingLaunch:
             self._quick.add(SHAPES.index(binary.shape), *binary[1:], launch)
 
     def _launch_of(self, binary: Binary) -> Callable[..., None] | None:
-        """The launch of a binary, `None` if the driver cannot do it."""
+        """Return the launch of a binary, or `None` if the driver cannot do it."""
         if self._place.launcher is None:
             return self._interpret
         if binary not in self._kept:
@@ -224,7 +226,7 @@ class CarryingLaunch:
         launch(self._current_stream(self._place.index), grid, arguments, words)
 
     def _num_words(self, kind: int) -> int:
-        """Words that are parameters."""
+        """Return the number of words that are parameters."""
         return self.first + self.payloads[kind]
 
     def _constants_of(self, binary: Binary) -> tuple[Any, ...]:
@@ -242,7 +244,7 @@ class CarryingLaunch:
         return binary.shape.sizes, features
 
     def _to_load(self, binary: Binary) -> tuple[Any, ...]:
-        """What `launch_jit` takes after kernel and grid to compile and load a binary."""
+        """Return the arguments of `launch_jit` after kernel and grid that load a binary."""
         arguments = (
             *(self._int64, self._int32, self._int32, self._int64, _WIDE, _WIDE, _WIDE),
             *((1,) * 10),
@@ -274,7 +276,7 @@ def _are_aligned(tables: Sequence[torch.Tensor]) -> bool:
 
 
 def rows_are_aligned(tables: Sequence[torch.Tensor]) -> bool:
-    """Whether each row of tables of int32 begins at a multiple of 16 bytes."""
+    """Return whether each row of int32 tables begins at a multiple of 16 bytes."""
     return _are_aligned(tables) and all(
         table.shape[1] * table.itemsize % launches.ALIGNMENT == 0 for table in tables
     )

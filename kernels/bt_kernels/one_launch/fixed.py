@@ -34,7 +34,7 @@ from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 
 class FixedLaunch:
-    """The launch of a step whose grid and arguments never change: what varies is in headers.
+    """The launch of a step whose grid and arguments never change: the rest is in headers.
 
     Args:
         tables: the tables of the steps.
@@ -64,7 +64,7 @@ class FixedLaunch:
         self._applied = applied
 
     def launch(self, tables: launches.Tables, staging: torch.Tensor, *, has_options: bool) -> None:
-        """Launches whatever step the headers in `staging` say when it runs."""
+        """Launch the kernel of whatever step the headers in `staging` describe when it runs."""
         tables.launch(
             one_launch_captured_kernel,
             (self.num_programs, 1, 1),
@@ -83,7 +83,7 @@ class FixedLaunch:
             where=MARKED.value,
             ids=True,
             indexed=False,
-            groups=0,  # these three are of launches that carry what is staged
+            groups=0,  # these three are for launches that carry staged writes
             bitmap=0,
             payload=0,
             options=has_options,
@@ -101,16 +101,16 @@ class FixedLaunch:
         longest: int,
         options: Options,
     ) -> tuple[int, ...]:
-        """Writes the headers, and the options if there are any; returns the words of a header.
+        """Write the headers, and the options if there are any; return the words of a header.
 
         Args:
             view: the buffer; they are written at its start.
             tables: the tables of the step.
             step: its number, or 0 where nothing is staged.
             num_records: number of staged records.
-            batch: of the step.
+            batch: batch of the step.
             longest: columns of the longest row.
-            options: of the step.
+            options: options of the step.
         """
         slots = tables.slot_mappings if options.slots is None else options.slots
         num_chunks, num_pads = self._num_chunks(batch.num_rows, longest), pads_for(slots.shape[1])
@@ -127,22 +127,22 @@ class FixedLaunch:
         return header
 
     def _num_chunks(self, num_rows: int, longest: int) -> int:
-        """Programs that share the columns of a long row."""
+        """Return the number of programs that share the columns of a long row."""
         if longest <= OWN_COLUMNS or not num_rows:
             return 0
         most = max(1, MAX_WIDE_PROGRAMS // (num_rows * self._num_groups))
         return min(MAX_CHUNKS, -(-(longest - OWN_COLUMNS) // WIDE_COLUMNS), most)
 
     def write_records_only(self, view: memoryview, step: int, num_records: int) -> None:
-        """Writes headers of a step that applies what is staged, and has no batch."""
+        """Write headers of a step that applies staged writes, and has no batch."""
         self.write_header(view, (0, 0, 0, step << 32 | num_records << 1))
 
     def write_header(self, view: memoryview, words: tuple[int, ...]) -> None:
-        """Writes the words of a header for each program."""
+        """Write the words of a header for each program."""
         self._repeat(view, 0, words)
 
     def _repeat(self, view: memoryview, first: int, words: tuple[int, ...]) -> None:
-        """Writes the same words for each program, from an element on."""
+        """Write the same words for each program, from an element on."""
         if self._launcher is not None:
             self._launcher.repeat(view, first, self.num_programs, words)
             return
@@ -152,7 +152,7 @@ class FixedLaunch:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """Where a tensor begins.
+    """Return the address of a tensor.
 
     Raises:
         ValueError: if the address does not fit into a header.

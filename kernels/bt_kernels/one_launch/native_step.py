@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def native_step(tables: Steps, carrying: CarryingLaunch) -> Any:
-    """The `launcher.Step` of tables where they are now; `None` if not possible.
+    """Return the `launcher.Step` of tables as they are now; `None` if not possible.
 
-    It does the same as the Python code, and leaves what is refused to that.
+    It does the same as the Python code, and leaves refused arguments to it.
     """
     # Older versions of torch do not expose tensors to C; writes may be staged in Python.
     if (
@@ -46,7 +46,7 @@ def native_step(tables: Steps, carrying: CarryingLaunch) -> Any:
 def make_step(
     tables: Steps, carrying: CarryingLaunch, launcher: Any, device_type: int, device: Any
 ) -> Any:
-    """As `native_step`, for tensors of any device type, since tests have them on the CPU."""
+    """Return a step like `native_step`, for tensors of any device type: tests use the CPU."""
     layout = tables.layout
     try:
         return launcher.Step(

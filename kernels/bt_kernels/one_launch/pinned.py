@@ -22,7 +22,7 @@ class PinnedSteps:
     """Steps that can be launched without a compiled module, and with any number of writes.
 
     Args:
-        tables: of the steps.
+        tables: tables of the steps.
         captures: whether each step is a replay of a CUDA graph that is captured once for each
             buffer. If kernels are interpreted, the launch in the graph is made directly instead.
     """
@@ -31,19 +31,19 @@ class PinnedSteps:
         self._captures = captures and tables._on_gpu
         self._fixed = FixedLaunch(tables, tables.place.launcher)
         self._writes = StepWrites(tables.layout, self._fixed.body)
-        # Steps without writes need a buffer too, but a promise of how many steps are in flight does
-        # not include them: with as many buffers as it takes, only these may have to wait.
+        # Steps without writes need a buffer, too, but the promised steps in flight do not include
+        # them: with as many buffers as the promise requires, only these steps may have to wait.
         self._ring = HostRing(self._writes.room, tables.place, depth=tables._ring.depth, per_set=1)
         # By address of a buffer, and whether the step has options.
         self._replays: dict[tuple[int, bool], Callable[[], None]] = {}
 
     def run(self, tables: Steps, batch: Batch, options: Options) -> None:
-        """Launches a whole step with what is staged."""
+        """Launch a whole step with the staged writes."""
         staged, writes, ring = tables._staged, self._writes, self._ring
         view = ring.advance(writes.size(staged))
         step = writes.pack(staged, view)
         options = options.on_device(tables.device)
-        # The launch has their addresses alone.
+        # The launch has only their addresses.
         self._addressed = (batch, options)
         longest = tables.longest_of(batch)
         self._fixed.write(view, tables, step, staged.num_records, batch, longest, options)
@@ -65,7 +65,7 @@ class PinnedSteps:
 
 
 def _captured(tables: Steps, launch: Callable[[], None]) -> Callable[[], None]:
-    """Captures a launch that was made before as a graph; returns the launch if that fails."""
+    """Capture a launch that was made before as a graph; return the launch if that fails."""
     try:
         # Not `torch.cuda.graph`, which waits for the device and collects garbage.
         with tables.place.current(), torch.cuda.stream(torch.cuda.Stream(tables.device)):

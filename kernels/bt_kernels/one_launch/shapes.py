@@ -1,4 +1,4 @@
-"""The sizes that a step in one launch is cut into, and which of them a layout takes."""
+"""The sizes that a step in one launch is cut into, and the choice of sizes for a layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = 2  # int32 elements of an int64
 
 @dataclass(frozen=True)
 class Shape:
-    """How the requests of a step are cut into programs.
+    """The division of a step's requests into programs.
 
     Args:
         requests: requests of a tile, which a program gathers and maps.
@@ -46,7 +46,7 @@ class Shape:
             wide_columns=WIDE_COLUMNS,
             own_columns=OWN_COLUMNS,
             rest=REST,
-            fresh=2 * self.columns,  # read at once, of which registers allow so many
+            fresh=2 * self.columns,  # read at once: as many as registers allow
             tokens=self.tokens,
             span=SPAN,
             searched=SEARCHED,
@@ -55,19 +55,19 @@ class Shape:
         )
 
     def spans(self, num_tokens: int) -> int:
-        """Programs that map spans of tokens, of one group."""
+        """Return the number of programs that map spans of tokens, of one group."""
         return min(MAX_SPANS, -(-num_tokens // SPAN)) if num_tokens > self.tokens else 0
 
 
 class Cut(NamedTuple):
-    """How a step is cut into programs, of each group.
+    """The division of a step into programs, of each group.
 
     Args:
-        shape: of the programs.
+        shape: shape of the programs.
         num_tiles: programs for tiles of requests.
-        num_spans: for spans of tokens.
-        num_wide: rows at the end of the batch whose columns have programs.
-        num_chunks: these, for each of them.
+        num_spans: programs for spans of tokens.
+        num_wide: rows at the end of the batch whose columns have programs of their own.
+        num_chunks: programs for the columns of each such row.
     """
 
     shape: Shape
@@ -78,26 +78,26 @@ class Cut(NamedTuple):
 
     @property
     def num_programs(self) -> int:
-        """All of them but those that write or pad."""
+        """All programs but the ones that write or pad."""
         return self.num_tiles + self.num_spans + self.num_wide * self.num_chunks
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """What of it the kernels are told."""
+        """The fields passed to the kernels."""
         return self.num_spans, self.num_wide, self.num_chunks
 
 
 class Payloads(NamedTuple):
-    """int64 words of parameters for what is staged, beside the bitmap of rows, by what they tell.
+    """Sizes of payloads: int64 words of parameters for staged writes, beside the bitmap of rows.
 
-    What does not fit is in pinned memory.
+    Data that does not fit is in pinned memory.
 
     Args:
         single_ids: intervals of one id each.
         few_ids: any intervals, with their pieces and ids.
         many_ids: the same.
         few_apart: any intervals, with their pieces; ids are in memory.
-        many_apart: the same. The kernel reads one address less in a row than in `in_memory`.
+        many_apart: the same. The kernel makes one dependent read less than in `in_memory`.
         in_memory: none.
     """
 
@@ -114,39 +114,39 @@ class Payloads(NamedTuple):
 # an H200.
 FEW = Shape(requests=1, columns=512, tokens=32, num_warps=1)
 MANY = Shape(requests=2, columns=256, tokens=32, num_warps=1)
-# For a launch that never changes, which has to suit any step of a layout with few rows.
+# For a launch that never changes, and has to suit any step of a layout with few rows.
 FIXED = Shape(requests=1, columns=256, tokens=128, num_warps=4)
 SHAPES = (FEW, MANY)
 MANY_ROWS = 1024  # of all groups
 SPAN = 128  # consecutive tokens of the batch, for a program of their own
-SEARCHED = 256  # requests that are looked at, at a time
+SEARCHED = 256  # requests that are examined at a time
 MAX_SPANS = 1024  # programs of a group; each takes several spans where there are more
 FIXED_SPANS = 64  # in a launch that never changes
 WIDE_COLUMNS = 512  # columns that programs for long rows copy at a time
 REST = 128  # columns that are copied one by one, at a time
-OWN_COLUMNS = 1024  # of a row for one program; longer rows have more
+OWN_COLUMNS = 1024  # columns of a row for one program; longer rows have more programs
 MAX_CHUNKS = 64
 MAX_WIDE_PROGRAMS = 2048  # of all groups, for columns of long rows
 MAX_PADS = 16
 BLOCK = 1024  # slots that are padded, or ids that are written, at a time
 WORDS_WRITTEN = 64  # intervals that a program writes
 # A launch takes 2 to 4 ns longer for each word on an H200, and 1.2 to 1.8 on an H100, however many
-# of them are used; a read of pinned memory before another one takes 2 to 3 us of the device.
+# of them are used; each dependent read of pinned memory takes 2 to 3 us on the device.
 PAYLOADS = Payloads(single_ids=64, few_ids=256, many_ids=1024, few_apart=256, many_apart=1024)
-MOST_CARRIED = 256  # ids of an interval; memory is the quicker, the more of them are read at once
-# So that few writes show every way.
+MOST_CARRIED = 256  # ids of an interval; beyond this, pinned memory is quicker
+# Small, for a few writes to exercise every kind of payload.
 PAYLOADS_INTERPRETED = Payloads(single_ids=2, few_ids=4, many_ids=8, few_apart=3, many_apart=6)
-MAX_BITMAP = 768  # words of all groups, a bit for each row and an address for each group
+MAX_BITMAP = 768  # words of all groups: a bit for each row and an address for each group
 MAX_PROGRAMS = 1056  # of a launch that never changes: eight for each multiprocessor
-MANY_ROWS_INTERPRETED = 12  # so that few rows show both ways
+MANY_ROWS_INTERPRETED = 12  # small, for a few rows to exercise both shapes
 PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interpreter
 
 
 def many_rows() -> int:
-    """Rows of all groups up to which a program each is made."""
+    """Return the number of rows, of all groups, up to which each row has its own program."""
     return MANY_ROWS if launches.COMPILES else MANY_ROWS_INTERPRETED
 
 
 def pads_for(num_slots: int) -> int:
-    """Programs that pad the slots of a group."""
+    """Return the number of programs that pad the slots of a group."""
     return min(MAX_PADS, -(-num_slots // BLOCK)) or 1

@@ -1,4 +1,4 @@
-"""A step as its launches see it: batch, options, and what they need of the tables."""
+"""A step as its launches see it: batch, options, and the members of the tables they need."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Options:
 
     Args:
         num_computed_tokens: `None` where there is no sliding window.
-        tables: of the caller, one for each group; `None` for the input tables.
+        tables: tables of the caller, one for each group; `None` for the input tables.
         table_ptrs: their addresses on the device; `None` if the caller has none there.
-        slots: of the caller; `None` for `slot_mappings`.
+        slots: slots of the caller; `None` for `slot_mappings`.
     """
 
     num_computed_tokens: torch.Tensor | None = None
@@ -84,7 +84,7 @@ class Options:
         return not (self.num_computed_tokens is None and self.tables is None and self.slots is None)
 
     def addresses(self) -> tuple[int, int, int]:
-        """Addresses of computed tokens and of slots, 0 where there are none, and their stride."""
+        """Return the addresses of computed tokens and slots, 0 if absent, and the slots' stride."""
         computed = self.num_computed_tokens
         of_tokens = 0 if computed is None else computed.data_ptr()
         if self.slots is None:
@@ -92,21 +92,21 @@ class Options:
         return of_tokens, self.slots.data_ptr(), self.slots.stride(0)
 
     def on_device(self, device: torch.device) -> Options:
-        """With the addresses of tables on the device, which may take a copy."""
+        """Return options with the addresses of tables on the device, which may take a copy."""
         if self.tables is None or self.table_ptrs is not None:
             return self
         pointers = torch.tensor([table.data_ptr() for table in self.tables], device=device)
         return replace(self, table_ptrs=pointers)
 
     def words(self, tables: Steps) -> tuple[int, ...]:
-        """The int64 words that a program reads."""
+        """Return the int64 words that a program reads."""
         if self.table_ptrs is None:
             descriptors = tables.descriptors
             address = descriptors.data_ptr() + TARGET.value * descriptors.itemsize
             apart = DESCRIPTOR_FIELDS.value
         else:
             address, apart = self.table_ptrs.data_ptr(), 1
-        # Addresses that are 0, or in descriptors, are those of the tables when the step runs.
+        # Addresses that are 0, or in descriptors, mean the tables as they are when the step runs.
         of_tokens, of_slots, stride = self.addresses()
         slots = tables.slot_mappings if self.slots is None else self.slots
         return of_tokens, address, of_slots, apart, stride, slots.shape[1], 0, 0

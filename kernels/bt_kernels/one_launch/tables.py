@@ -32,16 +32,16 @@ from bt_kernels.staging import StagedWrites
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
-    """A whole step in one launch; its parts, when they are called alone, as in `fused`.
+    """A whole step in one launch; its parts, when called alone, as in `fused`.
 
-    Arguments of the constructor are those of `DeviceState`.
+    The constructor takes the arguments of `DeviceState`.
     """
 
     carries = True
-    """Whether launches carry what is staged, where that is possible."""
+    """Whether launches carry staged writes, where that is possible."""
 
     captures = False
-    """Whether steps that do not are replays of a captured launch."""
+    """Whether steps that do not carry their writes are replays of a captured launch."""
 
     _quick: Callable[..., int | None] | None = None
     _carrying: CarryingLaunch | None = None
@@ -80,7 +80,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             and (self._captured_writes is None or not self._captured_writes.is_pending)
             and not self.validate
         ):
-            # Not unpacked from tuples, which takes 0.1 us longer.
+            # Not unpacked from tuples, which would take 0.1 us longer.
             num_reqs = self._quick(
                 idx_mapping,
                 query_start_loc,
@@ -125,7 +125,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._staged.longest = int(self.num_blocks.max())
 
     def _launch_step(self, batch: Batch, options: Options) -> None:
-        """Launches the whole step, with all that is staged."""
+        """Launch the whole step, with all staged writes."""
         if self._carrying is not None and self._carrying.run(self, batch, options):
             return
         if self._pinned is None:
@@ -142,7 +142,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._make_quick()
 
     def _make_quick(self) -> None:
-        """Has C make whole steps with tables and staged writes as they are now, if possible."""
+        """Make the step in C for the current tables and staged writes, if possible."""
         if self._carrying is not None:
             launches_so = type(self)._launch_step is OneLaunch._launch_step
             self._quick = native_step(self, self._carrying) if launches_so else None
@@ -162,7 +162,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return [partial(self._carrying.load, binary) for binary in binaries]
 
     def cut_of(self, batch: Batch) -> Cut:
-        """How a step is cut into programs."""
+        """Return the division of a step into programs."""
         shape = MANY if batch.num_rows * self.layout.num_groups > many_rows() else FEW
         num_wide, num_chunks = self._wide_rows(batch)
         num_tiles = -(-batch.num_rows // shape.requests)
@@ -170,12 +170,12 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return Cut(shape, num_tiles, num_spans, num_wide, num_chunks)
 
     def longest_of(self, batch: Batch) -> int:
-        """The most columns that a row of a batch may have; rows of the padding are zeroed whole."""
+        """Return the most columns of any row in a batch; rows of the padding are zeroed whole."""
         longest = self._staged.longest
         return max(longest, self.widest) if batch.num_rows > batch.num_reqs else longest
 
     def _wide_rows(self, batch: Batch) -> tuple[int, int]:
-        """How many of the last rows have programs for their columns, and how many each."""
+        """Return how many of the last rows have programs for their columns, and how many each."""
         num_padded = batch.num_rows - batch.num_reqs
         num_wide = batch.num_rows if self._staged.longest > OWN_COLUMNS else num_padded
         longest = self.longest_of(batch)

@@ -11,7 +11,7 @@ class StepWrites:
     """Marks, records and block ids of one step after another, in buffers that kernels read.
 
     Args:
-        layout: of the tables.
+        layout: layout of the tables.
         first: elements of a buffer before the marks.
     """
 
@@ -24,12 +24,12 @@ class StepWrites:
         self.step = 0
 
     def size(self, staged: StagedWrites) -> int:
-        """Elements of a buffer that a step needs."""
+        """Return the elements of a buffer that a step needs."""
         ids = self._first + self.records + STEP_RECORD_FIELDS * staged.num_records
         return ids + staged.num_ids
 
     def pack(self, staged: StagedWrites, view: memoryview) -> int:
-        """Fills a buffer; returns the number of the step, and 0 where nothing is staged."""
+        """Fill a buffer; return the number of the step, and 0 where nothing is staged."""
         if not staged.num_records:
             return 0
         if self.step + 1 >= INT32_MAX:

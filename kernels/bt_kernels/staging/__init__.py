@@ -1,4 +1,4 @@
-"""The staged writes of a step, and the buffers that kernels read them from."""
+"""The staged writes of a step, and the buffers for kernels to read them from."""
 
 from __future__ import annotations
 

@@ -7,17 +7,17 @@ import triton
 
 from bt_kernels.launches import Place
 
-ALIGNMENT = 16  # elements; kernels read 16 bytes at a time, and another buffer is another line
+ALIGNMENT = 16  # elements; kernels read 16 bytes at a time, and no two buffers share a cache line
 
 
 class HostRing:
-    """Ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
+    """A ring of int32 buffers that the host fills and kernels read, pinned where there is a GPU.
 
     A buffer is filled again only after the kernels that were enqueued while it was current have
     run. A caller that knows how many buffers can be in flight passes `in_flight`, and then nothing
-    waits. Otherwise the buffers are divided into sets. `advance` records an event behind the
-    readers of a set when it leaves it, and waits for the event of the set that it comes to; all
-    readers of a set must then be on the device's stream that is current when it is left.
+    waits. Otherwise the buffers are divided into sets. When `advance` leaves a set, it records an
+    event behind the set's readers, and waits for the event of the next set; all readers of a set
+    must then be on the device's stream that is current when it is left.
 
     Args:
         size: int32 elements of a buffer at the start.
@@ -26,8 +26,8 @@ class HostRing:
         in_flight: the most buffers that the device has yet to read when `advance` is called, as
             promised by the caller. `None`: no promise.
         depth: sets of buffers, if there is no promise.
-        per_set: buffers of a set, if there is no promise. An event and the look at another take
-            2.7 us (measured on an H200), once for each set.
+        per_set: buffers of a set, if there is no promise. Recording one event and waiting for
+            another take 2.7 us (measured on an H200), once for each set.
 
     Raises:
         ValueError: when `in_flight` is below 1.
@@ -67,11 +67,11 @@ class HostRing:
         return self._buffers[self._current]
 
     def note_reader(self) -> None:
-        """Call this when everything that reads the current buffer has been launched."""
+        """Note that all readers of the current buffer have been launched."""
         self._was_read = True
 
     def advance(self, size: int) -> memoryview:
-        """Makes the next buffer current and returns it for filling, with `size` or more elements.
+        """Make the next buffer current, and return it for filling; it has `size` or more elements.
 
         Waits while the device still reads it, unless `in_flight` was given.
         """
@@ -86,7 +86,7 @@ class HostRing:
         return self._views[following]
 
     def _enter_set(self, last: int, size: int) -> int:
-        """Leaves the set of a buffer for the next one; returns the first buffer of that.
+        """Leave the set of a buffer for the next one; return the first buffer of the next.
 
         Its buffers are made larger if they have to be: none of them is read any more.
         """
@@ -104,7 +104,7 @@ class HostRing:
         return first
 
     def _allocate(self, size: int) -> list[torch.Tensor]:
-        """The buffers of a set, of `size` elements or a few more, side by side."""
+        """Allocate the buffers of a set, of `size` elements or a few more, side by side."""
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         memory = torch.zeros(self._per_set * size, dtype=torch.int32, pin_memory=self._on_gpu)
         return list(memory.split(size))
@@ -113,8 +113,8 @@ class HostRing:
 class CapturedBuffer:
     """A single int32 buffer that kernels in CUDA graphs read, and the host fills between replays.
 
-    It never grows, since graphs hold its address. A node after the reader in its graph shows when a
-    replay has read it.
+    It never grows, since graphs hold its address. A node after the reader in its graph records when
+    a replay has read it.
 
     Args:
         size: int32 elements.
@@ -129,24 +129,24 @@ class CapturedBuffer:
         self._read = torch.cuda.Event(external=True) if on_gpu else None
 
     def note_reader(self) -> None:
-        """Records that the kernel just launched reads the buffer, also during a capture."""
+        """Record that the kernel just launched reads the buffer, also during a capture."""
         if self._read is not None:
             self._place.run(self._read.record)
 
     @property
     def view(self) -> memoryview:
-        """The buffer for a look at it, at any time."""
+        """The buffer, for reading at any time."""
         return self._view
 
     def wait(self) -> memoryview:
-        """The buffer for filling, once all readers that were launched or replayed are done."""
+        """Return the buffer for filling, once all launched or replayed readers are done."""
         if self._read is not None:
             self._read.synchronize()
         return self._view
 
 
 class _Events:
-    """An event per buffer, on whatever stream of the device is current when it is recorded."""
+    """An event per set of buffers, on the device's stream that is current when it is recorded."""
 
     def __init__(self, num_events: int, place: Place) -> None:
         self._place, self._native, self._index = place, place.native, place.index
@@ -164,7 +164,7 @@ class _Events:
             self._native.record(self._handles[index], self._current_stream(self._index))
 
     def wait_for(self, index: int) -> None:
-        """Returns at once where the event was never recorded."""
+        """Wait for an event; return at once if it was never recorded."""
         if self._native is None:
             self._events[index].synchronize()
         else:

@@ -1,4 +1,4 @@
-"""What `append` refuses: rows, columns and block ids outside of the tables."""
+"""The refusals of `append`: rows, columns and block ids outside of the tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout, index_of
 
 
 def checked_row(layout: TableLayout, req_index: int) -> int:
-    """A request row as an integer.
+    """Return a request row as an integer.
 
     Raises:
         ValueError: when it is not an integer, or the row does not exist.
@@ -31,18 +31,18 @@ def refuse_append(
     block_ids: Sequence[Sequence[int]],
     overwrite: bool,
 ) -> NoReturn:
-    """Says what is wrong with a call of `append` that was refused.
+    """Raise an error that explains why a call of `append` was refused.
 
     Args:
-        layout: of the tables.
+        layout: layout of the tables.
         num_blocks: `[G, max_num_reqs]`, unchanged since the call.
         row: as it was given, like the rest.
         block_ids: see `StagedWrites.append`.
         overwrite: likewise.
 
     Raises:
-        ValueError: names it.
-        RuntimeError: when nothing is.
+        ValueError: names the fault.
+        RuntimeError: when there is none.
     """
     _refuse(layout, num_blocks.copy(), row, block_ids, overwrite)
     raise RuntimeError(f"append refused row {row}, but nothing is wrong; this is a bug")
@@ -55,11 +55,11 @@ def refuse_append_many(
     block_ids: Sequence[Sequence[Sequence[int]]],
     overwrite: Sequence[bool],
 ) -> NoReturn:
-    """Says what is wrong with a call of `append_many` that was refused; see `refuse_append`.
+    """Raise an error that explains why a call of `append_many` was refused; see `refuse_append`.
 
     Raises:
-        ValueError: names it and the request, counted from 0.
-        RuntimeError: when nothing is.
+        ValueError: names the fault and the request, counted from 0.
+        RuntimeError: when there is none.
     """
     sizes = [_len(argument) for argument in (rows, block_ids, overwrite)]
     if None in sizes or len(set(sizes)) != 1:
@@ -84,7 +84,7 @@ def _refuse(
     new_block_ids: Sequence[Sequence[int]],
     overwrite: bool,
 ) -> None:
-    """Raises for the first thing that is wrong with a request, if any; else counts its blocks."""
+    """Raise for the first fault of a request, if any; else count its blocks."""
     row = checked_row(layout, req_index)
     size = _len(new_block_ids)
     if size != layout.num_groups:
@@ -104,7 +104,7 @@ def _refuse(
 
 
 def refuse_ids(group: int, ids: Sequence[int]) -> None:
-    """Raises for the first id of a group that is not an integer or does not fit int32, if any."""
+    """Raise for the first id of a group that is not an integer or does not fit int32, if any."""
     if _len(ids) is None:
         raise ValueError(f"new_block_ids[{group}] is {ids!r}; expected a list of integers")
     for place, value in enumerate(ids):
@@ -117,7 +117,7 @@ def refuse_ids(group: int, ids: Sequence[int]) -> None:
 
 
 def _len(value: Any) -> int | None:
-    """The length of a value, or `None` if it has none."""
+    """Return the length of a value, or `None` if it has none."""
     try:
         return len(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The staged writes of a step, and how they are packed for kernels."""
+"""The staged writes of a step, and their packing for kernels."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ BITMAP_ROWS: int = one_launch_code.BITMAP_ROWS.value
 PIECE_IDS: int = one_launch_code.PIECE_IDS.value
 ALIGNED_IDS: int = one_launch_code.ALIGNED_IDS.value
 SEVERAL = 1 << 63  # to be subtracted, since words are signed
-MOST_WORDS = 2**16 - 1  # that a bitmap can count, and a word can tell a place or number of
+MOST_WORDS = 2**16 - 1  # intervals in a bitmap, and the largest place in a word
 
-# Row, ids of each group, whether they replace what is there.
+# Row, ids of each group, whether they replace the row's ids.
 _Request: TypeAlias = "tuple[int, list[array[int]], bool]"
 
 
 class StagedWrites:
     """The writes of a step, one interval `[start, start + len(ids))` per group and row.
 
-    Appends extend an interval; an overwrite replaces it, so that what was staged for the row
-    before never reaches the table. An interval may be empty: the row then owns `start` blocks.
+    Appends extend an interval; an overwrite replaces it, and earlier staged ids of the row never
+    reach the table. An interval may be empty: the row then owns `start` blocks.
 
-    `staged.c` has the same in C, call by call; see `staged_writes`.
+    `staged.c` implements the same class in C; see `staged_writes`.
 
     Args:
         widths: columns of the table, one entry per group.
@@ -73,11 +73,11 @@ class StagedWrites:
             for group, width in enumerate(widths)
         ]
         self._longest = 0
-        self._has_shrunk = False  # a row that had as many blocks, so that this is a bound
+        self._has_shrunk = False  # a row that had this many blocks: the number is then only a bound
 
     @property
     def longest(self) -> int:
-        """See the class; counted anew only where it is asked for."""
+        """See the class; counted anew only where it is read."""
         if self._has_shrunk:
             self.longest = max(max(counts) for counts, _, _ in self._tables)
         return self._longest
@@ -107,18 +107,18 @@ class StagedWrites:
         redirect: bool,
         /,
     ) -> bool:
-        """Stages what a request writes; copies the ids.
+        """Stage the writes of a request; copies the ids.
 
         Args:
-            row: of the tables.
+            row: row of the tables.
             block_ids: new ids of each group.
-            overwrite: they replace what the row has, rather than follow it.
+            overwrite: whether they replace the row's ids, rather than follow them.
             redirect: stage the null block in place of every id.
 
         Returns:
             `False` if it is refused, with nothing changed: the row does not exist, there is not one
             list per group, an id does not fit int32, or the row would be wider than its table.
-            `refuse_append` says which.
+            `refuse_append` finds the reason.
         """
         try:
             request = self._read(row, block_ids, overwrite)
@@ -134,11 +134,11 @@ class StagedWrites:
         redirect: bool,
         /,
     ) -> bool:
-        """Stages what several requests write, as calls of `append` in their order would.
+        """Stage the writes of several requests, as calls of `append` in their order would.
 
         Returns:
             `False` if one is refused, or the arguments have not one entry per request; then nothing
-            has been changed. `refuse_append_many` says why.
+            has been changed. `refuse_append_many` finds the reason.
         """
         requests = []
         try:
@@ -157,13 +157,13 @@ class StagedWrites:
         return len(requests) == num_reqs and self._stage(requests, redirect)
 
     def pack(self, view: memoryview, first: int, /) -> list[int]:
-        """Writes what is staged as the kernels that apply it read it, groups one after the other.
+        """Write staged intervals as the apply kernels read them, groups one after the other.
 
-        That is a record for each interval, with group, row, start, length and the place of its
-        block ids in the view, followed by all block ids.
+        The layout is a record for each interval, with group, row, start, length and the place of
+        its block ids in the view, followed by all block ids.
 
         Args:
-            view: of int32.
+            view: int32 elements.
             first: where to begin, in elements.
 
         Returns:
@@ -191,17 +191,17 @@ class StagedWrites:
         return records_per_group
 
     def pack_step(self, view: memoryview, first_record: int, step: int, /) -> None:
-        """Writes what is staged as the kernel of a whole step reads it.
+        """Write staged intervals as the kernel of a whole step reads them.
 
-        A record per interval, with group, row, start, end, value, step and two zeros. The value is
+        A record per interval has group, row, start, end, value, step and two zeros. The value is
         the block id if there is one, else the place of the ids in the view. The ids follow the
         records. Start, end, value and step are the interval's mark as well: the view begins with
         `[G, max_num_reqs, 4]` marks, and others are left as they are.
 
         Args:
-            view: of int32.
+            view: int32 elements.
             first_record: where the records begin, in elements.
-            step: tells the marks of this step from older ones.
+            step: number that distinguishes the marks of this step from older ones.
 
         Raises:
             ValueError: when the view has no room, or is not of int32, or records are to begin
@@ -244,23 +244,25 @@ class StagedWrites:
     def pack_words(
         self, bitmap: memoryview, payload: memoryview, ids_apart: memoryview | None = None, /
     ) -> tuple[int, int, int, int, int, int] | None:
-        """Writes what is staged as words for a launch that carries it; see `one_launch_kernels`.
+        """Write staged intervals as words for a launch that carries them.
+
+        See `one_launch_kernels` for the layout.
 
         Args:
-            bitmap: int64, `bitmap_words` for each group: which rows have an interval.
+            bitmap: int64, `bitmap_words` for each group: a bit per row that has an interval.
             payload: int64 or int32; intervals, the list of pieces, and ids, if they fit.
             ids_apart: int64 or int32; in place of the payload, for the ids.
 
         Returns:
-            How many intervals there are, and how many pieces, of those that have another number of
-            ids than one; and how many int64 words are taken by intervals and pieces, by these and
-            the ids, and by ids that are apart; and ids of the longest interval. Nothing but the
-            bitmap is written if a view is too short.
-            `None` if words cannot tell it: more than 65,535 intervals, or an interval that begins
-            after that column or is longer, or four times as many ids.
+            Six numbers: intervals; pieces, of intervals whose number of ids is not one; int64 words
+            of intervals and pieces; int64 words of these and the ids; int64 words of ids apart; and
+            ids of the longest interval. Nothing but the bitmap is written if a view is too short.
+            `None` if words cannot encode the writes: more than 65,535 intervals, an interval that
+            begins after that column or is longer, or more ids than their places can count (65,535,
+            or four times as many apart).
 
         Raises:
-            ValueError: when the bitmap is shorter, or a view is not one of such elements.
+            ValueError: when the bitmap is too short, or a view has elements of another kind.
         """
         bitmap, payload = _words_of(bitmap, "bitmap"), _words_of(payload, "payload")
         more = payload if ids_apart is None else _words_of(ids_apart, "ids_apart")
@@ -320,7 +322,7 @@ class StagedWrites:
         return packed
 
     def intervals(self) -> list[tuple[int, int, int, list[int]]]:
-        """Group, row, start and ids of each interval, groups one after the other."""
+        """Return group, row, start and ids of each interval, groups one after the other."""
         return [
             (group, row, start, ids.tolist())
             for group, intervals in enumerate(self._groups)
@@ -328,14 +330,14 @@ class StagedWrites:
         ]
 
     def clear(self) -> None:
-        """Forgets all staged writes."""
+        """Forget all staged writes."""
         for intervals in self._groups:
             intervals.clear()
 
     def _read(
         self, row: int, block_ids: Sequence[Sequence[int]], overwrite: bool
     ) -> _Request | None:
-        """A request with a copy of its ids, or `None` if its row or a list of ids does not exist.
+        """Return a request with a copy of its ids; `None` for a bad row or number of lists.
 
         Raises:
             OverflowError: for an id that does not fit int32.
@@ -352,7 +354,7 @@ class StagedWrites:
         return None
 
     def _stage(self, requests: Sequence[_Request], redirect: bool) -> bool:
-        """Stages requests, or nothing if a row would get too wide; keeps and extends their ids."""
+        """Stage requests, or nothing if a row would get too wide; keeps and extends their ids."""
         if redirect:
             requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
         tables, longest, has_shrunk = self._tables, self._longest, self._has_shrunk
@@ -386,7 +388,7 @@ class StagedWrites:
 
 
 def staged_writes(native: bool) -> type[StagedWrites]:
-    """The class of staged writes to use: the one in C if wanted and available."""
+    """Return the class of staged writes to use: the one in C if wanted and available."""
     module = load("staged") if native else None
     return StagedWrites if module is None else module.StagedWrites
 
@@ -405,17 +407,17 @@ def _int32_of(values: Iterable[int]) -> array[int]:
 
 
 def bitmap_words(max_num_reqs: int) -> int:
-    """Words of a bitmap for the rows of a group."""
+    """Return the number of words of a bitmap for the rows of a group."""
     return -(-max_num_reqs // BITMAP_ROWS)
 
 
 def _aligned(number: int) -> int:
-    """Elements in memory of so many ids."""
+    """Return the number of elements that so many ids occupy in memory."""
     return -(-number // ALIGNED_IDS) * ALIGNED_IDS
 
 
 def _packed(values: array[int]) -> array[int]:
-    """Elements of int32 as words, of which half of the last may be unused."""
+    """Return int32 elements as words; half of the last may be unused."""
     whole = values + array("i", [0] * (len(values) % 2))
     return array("q", whole.tobytes())
 
@@ -425,7 +427,7 @@ def _signed(word: int) -> int:
 
 
 def _words_of(view: Any, name: str) -> memoryview:
-    """A view of int32 or int64 elements as one of int64; half a word at its end is left out."""
+    """Return a view of int32 or int64 elements as one of int64, without half a word at its end."""
     view = memoryview(view)
     if view.ndim != 1 or view.format not in "iq" or not view.c_contiguous or view.readonly:
         raise ValueError(f"{name} is not a writable, contiguous view of int32 or int64 elements")

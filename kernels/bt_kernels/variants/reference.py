@@ -13,7 +13,7 @@ from bt_kernels.layout import FEATURES, PAD_SLOT_ID, TableLayout
 
 
 class Variant(BlockTableOperations):
-    """The reference that every other variant is checked against. It shares no code with them."""
+    """The reference for all other variants. It shares no code with them."""
 
     features = FEATURES
 
@@ -142,11 +142,11 @@ class Variant(BlockTableOperations):
         self._applied_num_blocks = self.num_blocks.copy()
 
     def _rows(self, idx_mapping: torch.Tensor) -> list[int]:
-        """The rows of a batch; -1 for those that do not exist."""
+        """Return the rows of a batch; -1 for rows that do not exist."""
         return [row if row < self.layout.max_num_reqs else -1 for row in idx_mapping.tolist()]
 
     def _first_column(self, group: int, computed: int) -> int:
-        """First column that the sliding window of a group reaches; 0 without one."""
+        """Return the first column that the sliding window of a group reaches; 0 without one."""
         reach = self.layout.sliding_window_reach[group]
         if reach == 0 or self.layout.cp_size > 1:
             return 0
@@ -155,7 +155,7 @@ class Variant(BlockTableOperations):
     def _slots(
         self, group: int, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Slots of tokens by their rows and positions; `PAD_SLOT_ID` for those that have none."""
+        """Return the slots of tokens by row and position; `PAD_SLOT_ID` for tokens without one."""
         layout = self.layout
         table = self.block_tables[group].cpu().numpy()
         size = layout.block_sizes[group]

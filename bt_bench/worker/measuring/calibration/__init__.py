@@ -1,1 +1,1 @@
-"""What the device and the host cost by themselves."""
+"""Calibration: the costs of the device and the host themselves."""

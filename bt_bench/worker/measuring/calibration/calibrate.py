@@ -1,6 +1,6 @@
-"""What the harness itself costs, and how far its methods are from the truth, in this process.
+"""The harness's own cost and the errors of its methods, measured in this process.
 
-All figures are raw samples: whoever reads them takes medians, fits lines and judges.
+All figures are raw samples: their readers take medians, fit lines and judge.
 """
 
 from __future__ import annotations
@@ -77,25 +77,25 @@ _WHAT = {
 def calibrate(
     clock: Clock, port: DevicePort, *, thorough: bool, profiles: bool = True
 ) -> Calibration:
-    """Calibrates on the current CUDA device.
+    """Calibrate on the current CUDA device.
 
     Args:
         clock: the host's clock.
         port: the device.
-        thorough: take some ten seconds in place of one or two.
-        profiles: also under the profiler, of which there can be one at a time.
+        thorough: take some ten seconds instead of one or two.
+        profiles: also use the profiler; only one can run at a time.
     """
     effort = THOROUGH if thorough else QUICK
     if not profiles:
         effort = replace(effort, passes=0)
     calibration = calibrate_with(clock, port, cuda_work, effort)
-    # What was copied takes 256 MiB, which nothing else needs and no table should be placed in.
+    # The copies' buffers take up to 256 MiB, which nothing else needs. No table should land there.
     torch.cuda.empty_cache()
     return calibration
 
 
 def calibrate_host(clock: Clock) -> Calibration:
-    """Calibrates what there is without a GPU: the empty call and the tick of the clock."""
+    """Calibrate without a GPU: the empty call and the tick of the clock."""
     started_ns = clock.now_ns()
     with no_collection():
         samples = interleave(_host_samplers(clock), HOST_ROUNDS)
@@ -105,7 +105,7 @@ def calibrate_host(clock: Clock) -> Calibration:
 def calibrate_with(
     clock: Clock, port: DevicePort, make_work: Callable[[DevicePort], DeviceWork], effort: Effort
 ) -> Calibration:
-    """Calibrates on any device: figures and lines in rounds, then what needs the profiler."""
+    """Calibrate on any device: figures and lines in rounds, then the profiled samples."""
     started_ns = clock.now_ns()
     work = make_work(port)
     timers = Timers(clock, port)
@@ -159,7 +159,7 @@ def _figures(samples: Samples, what: dict[str, str]) -> list[Figure]:
 def _host_samplers(clock: Clock) -> list[Sampler]:
     empty = partial(NOTHING)  # as steps are bound
     return [
-        # Right after other work, the processor's caches do not hold what the region needs.
+        # Right after other work, the processor's caches do not hold the region's code and data.
         Sampler(
             ("empty_call_first", "empty_call"),
             lambda: (host_times(clock, empty)[0], host_times(clock, empty)[0]),
@@ -186,7 +186,7 @@ def _device_samplers(timers: Timers, work: DeviceWork, effort: Effort) -> list[S
 
 
 def _replay_sampler(name: str, timers: Timers, work: DeviceWork) -> Sampler:
-    """A launch that is taken over and over: a profiler that stays attached makes it dearer."""
+    """Build a sampler that replays one graph repeatedly; an attached profiler makes that dearer."""
     replay = timers.replay(work.launch_null)
     return Sampler((name,), lambda: timers.host_and_step(replay)[:1])
 
@@ -204,7 +204,7 @@ def _line_samplers(timers: Timers, work: DeviceWork, effort: Effort) -> list[Sam
 
 
 def _delay_sampler(timers: Timers, work: DeviceWork) -> Sampler:
-    """A launch without and with a delay before it, in turn the one or the other first."""
+    """Build a sampler of a launch without and with a delay before it, in alternating order."""
     calls = {
         delay_us: timers.delayed(_spin(work, SPIN_US), PAUSE_US + delay_us)
         for delay_us in (0.0, INJECTED_DELAY_US)
@@ -213,8 +213,8 @@ def _delay_sampler(timers: Timers, work: DeviceWork) -> Sampler:
     orders = cycle((tuple(calls), tuple(calls)[::-1]))
 
     def sample() -> tuple[float, ...]:
-        # Not timed: after other work a launch took 11 µs longer on the host of an H100, since its
-        # caches did not hold what that needs, and this would be set against the delay.
+        # Not timed: the first launch after other work took 11 µs longer on the host of an H100,
+        # because its caches were cold. That would be mistaken for part of the delay.
         timers.host_and_step(calls[0.0])
         taken = {delay_us: timers.host_and_step(calls[delay_us]) for delay_us in next(orders)}
         return tuple(time_us for delay_us in calls for time_us in taken[delay_us])
@@ -240,7 +240,7 @@ _NULL = "null"
 
 @dataclass(frozen=True)
 class _Profiled:
-    """One call that was profiled: its kind, its length, chain length or delay, its activities."""
+    """A profiled call: its kind, its length, chain length or delay, and its activities."""
 
     kind: str
     value: float
@@ -248,12 +248,12 @@ class _Profiled:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many activities as were launched."""
+        """Return whether there are as many activities as were launched."""
         return len(self.activities) == (self.value if self.kind == _CHAIN else 1)
 
 
 def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled]:
-    """Profiles all that needs it in one session, again where records are missing."""
+    """Profile all that needs it in one session, again where records are missing."""
     todo: list[tuple[str, float, Callable[[], object]]] = [
         (_CHAIN, length, partial(_repeat, work.launch_null, length)) for length in CHAINS
     ]
@@ -280,7 +280,7 @@ def _repeat(call: Callable[[], object], count: int) -> None:
 
 
 def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> list[float]:
-    """Durations of profiled calls of a single operation, where the record is complete."""
+    """Return durations of profiled calls of a single operation, where the record is complete."""
     return [
         one.activities[0].duration_ns / 1e3
         for one in profiled
@@ -291,7 +291,7 @@ def _durations_us(profiled: Sequence[_Profiled], kind: str, value: float) -> lis
 def _device_lines(
     samples: Samples, profiled: Sequence[_Profiled], effort: Effort
 ) -> list[DeviceLine]:
-    """What each method reports; leaves out lengths for which a method has no samples."""
+    """Return a line per method, without the lengths for which the method has no samples."""
     lines = []
     for method in (Method.PROFILER, Method.GRAPH_SLOPE, Method.EVENTS):
         reported = {

@@ -1,4 +1,4 @@
-"""How long plain copies take on the device: they bound a step that must move as many bytes."""
+"""Times of plain copies on the device: lower bounds for steps that must move as many bytes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import torch
 from bt_bench.results import PlainCopies
 from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
 
-# Read and written together: of a step with next to nothing, up to what few tables come near.
+# Bytes read and written together: from almost nothing to an amount that few tables come near.
 MOVED_BYTES = tuple(2**power for power in range(10, 29))
 WARM = 5  # copies of each size before those that count
 ATTEMPTS = 3
 SHARE_OF_FREE = 4  # at most a quarter of the free memory is used
 
 Profile = Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
-"""Makes calls under a profiler, and returns the device activities of each."""
+"""A function that makes calls under a profiler and returns the device activities of each."""
 
 
 class PlainCopier:
-    """Enqueues `destination.copy_(source)`.
+    """A function that enqueues `destination.copy_(source)`.
 
     Args:
-        largest_bytes: the most that is read and written together.
+        largest_bytes: the most that a copy reads and writes together.
         device: where both tensors are.
     """
 
@@ -33,20 +33,20 @@ class PlainCopier:
         self._destination = torch.zeros_like(self._source)
 
     def __call__(self, moved_bytes: int) -> None:
-        """Enqueues a copy that reads half of so many bytes and writes the other half."""
+        """Enqueue a copy that reads half of `moved_bytes` and writes the other half."""
         half = moved_bytes // 2
         self._destination[:half].copy_(self._source[:half])
 
 
 def affordable_sizes(free_bytes: int) -> tuple[int, ...]:
-    """Those of `MOVED_BYTES` that need at most a quarter of the free memory."""
+    """Return the sizes in `MOVED_BYTES` that need at most a quarter of the free memory."""
     return tuple(moved for moved in MOVED_BYTES if moved <= free_bytes // SHARE_OF_FREE)
 
 
 def profile_calls(
     synchronize: Callable[[], object], calls: Sequence[Callable[[], object]]
 ) -> list[list[Activity]]:
-    """Makes calls under torch's profiler, each on an idle device.
+    """Make calls under torch's profiler, each on an idle device.
 
     Args:
         synchronize: waits until the device is idle.
@@ -64,10 +64,10 @@ def profile_calls(
 def time_copies(
     copy: Callable[[int], object], profile: Profile, sizes: Sequence[int], times: int
 ) -> PlainCopies:
-    """Times copies by the profiler, those of one size in a row, so that the L2 has what it can.
+    """Time copies by the profiler. Equal sizes run in a row, which leaves their data in the L2.
 
     Args:
-        copy: enqueues a copy that moves so many bytes.
+        copy: enqueues a copy that moves a number of bytes.
         profile: makes calls under a profiler.
         sizes: bytes that are read and written together, rising.
         times: samples of each size.

@@ -16,8 +16,8 @@ from bt_bench.worker.measuring.device_kernels import launch_null
 from bt_bench.worker.measuring.ports import Clock, SystemClock
 from bt_bench.worker.measuring.regions import host_time_in_a_row
 
-# Launches in a row between two synchronizations: fewer than the queue of a stream holds, so that
-# the host never waits for the device.
+# Launches in a row between two synchronizations: fewer than the queue of a stream holds. The host
+# therefore never waits for the device.
 BATCH = 100
 _WARMUP_LAUNCHES = 10
 
@@ -35,7 +35,7 @@ class LaunchRoute:
 
     Args:
         name: short name.
-        what: what is launched, for people.
+        what: description for people.
         launch: enqueues one launch.
     """
 
@@ -46,11 +46,11 @@ class LaunchRoute:
 
 @dataclass(frozen=True)
 class Route:
-    """A way to launch, and what one launch costs the host.
+    """A way to launch, and the host cost of one launch.
 
     Args:
         name: short name.
-        what: what is launched, for people.
+        what: description for people.
         samples_us: host time per launch in µs, one sample per batch of `BATCH` launches.
     """
 
@@ -60,12 +60,12 @@ class Route:
 
     @property
     def median_us(self) -> float:
-        """Median host time per launch in µs."""
+        """Return the median host time per launch in µs."""
         return median(self.samples_us)
 
 
 def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route]:
-    """Times every route, interleaved in rounds, on the current CUDA device."""
+    """Time every route, interleaved in rounds, on the current CUDA device."""
     nothing = LaunchRoute("empty_call", "a Python call that does nothing", lambda: None)
     routes = [nothing, *launch_routes()]
     synchronize = torch.cuda.synchronize
@@ -78,7 +78,10 @@ def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route
 def launch_samplers(
     routes: Sequence[LaunchRoute], clock: Clock, synchronize: Callable[[], object], count: int
 ) -> list[Sampler]:
-    """Host time per launch of each route in µs, of `count` in a row onto an idle device."""
+    """Build samplers of each route's host time per launch in µs.
+
+    Each sample makes `count` launches in a row onto an idle device.
+    """
 
     def sample(launch: Callable[[], object]) -> tuple[float]:
         synchronize()
@@ -88,7 +91,7 @@ def launch_samplers(
 
 
 def launch_routes() -> list[LaunchRoute]:
-    """The routes to launch an empty kernel on the current CUDA device, compiled and warmed up."""
+    """Build the routes to launch an empty kernel on the current CUDA device, warmed up."""
     buffer = torch.zeros(1, dtype=torch.int32, device="cuda")
     arguments = (buffer,) * 6 + (17, 33, 65, 129)
     jit_with_arguments: Any = _null_kernel_with_arguments
@@ -119,5 +122,5 @@ def launch_routes() -> list[LaunchRoute]:
 
 
 def saved_us(route: Route, launches: int) -> float:
-    """Host time in µs that so many launches fewer save by this route."""
+    """Return the host time in µs that `launches` fewer launches save by this route."""
     return launches * route.median_us

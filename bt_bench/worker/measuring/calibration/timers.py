@@ -1,4 +1,4 @@
-"""The ways in which calibration takes times: in the regions in which steps are timed."""
+"""Timers for calibration, built on the regions that time steps."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ TICK_READINGS = 64
 BLOCKER_US = 100.0
 BLOCKED_ATTEMPTS = 20
 
-# A figure's name, or what else tells samples apart.
+# A figure's name, or another identifier of a sampler's samples.
 Key = Hashable
 Samples = dict[Key, list[float]]
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Takes one sample of each of its keys, in µs; `None` where that did not work out."""
+    """A function that takes one sample per key, in µs, or returns `None` if it cannot."""
 
     keys: tuple[Key, ...]
     sample: Callable[[], tuple[float, ...] | None]
 
 
 def interleave(samplers: Sequence[Sampler], rounds: int) -> Samples:
-    """Samples of all samplers in rounds, so that drift hits all of them; in µs, to 0.1 ns."""
+    """Take samples of all samplers in rounds, in µs to 0.1 ns; drift then hits all of them."""
     samples: Samples = {key: [] for sampler in samplers for key in sampler.keys}
     for _ in range(rounds):
         for sampler in samplers:
@@ -49,7 +49,7 @@ def interleave(samplers: Sequence[Sampler], rounds: int) -> Samples:
 
 
 def tick_us(clock: Clock) -> float:
-    """Smallest positive difference of consecutive readings."""
+    """Return the smallest positive difference of consecutive readings, in µs."""
     now_ns = clock.now_ns
     while True:
         readings = [now_ns() for _ in range(TICK_READINGS)]
@@ -67,17 +67,17 @@ class Timers:
         self._blocker_us = BLOCKER_US
 
     def synchronize(self) -> tuple[float]:
-        """Host time of synchronizing with an idle device."""
+        """Return the host time of synchronizing with an idle device."""
         self.port.synchronize()
         return host_times(self.clock, self.port.synchronize)[:1]
 
     def host_and_step(self, call: Callable[[], object]) -> tuple[float, float]:
-        """Host clock on an idle device, until the call returns and until it has run."""
+        """Return the host time on an idle device until the call returns, and until it has run."""
         self.port.synchronize()
         return host_times(self.clock, call, self.port.synchronize)
 
     def event_floor(self) -> tuple[float]:
-        """Two events with nothing between, on an idle device."""
+        """Return the time between two adjacent events on an idle device."""
         self.port.synchronize()
         between_events(self.port, NOTHING)
         self.port.synchronize()
@@ -86,11 +86,11 @@ class Timers:
     def behind_work(
         self, call: Callable[[], object], before: Callable[[], object] = NOTHING
     ) -> tuple[float] | None:
-        """Events around a call, behind device work that outlasts its enqueuing.
+        """Return the time between events around a call, behind device work that outlasts the call.
 
         Args:
-            call: what is timed.
-            before: what is enqueued ahead of that device work.
+            call: the call to time.
+            before: enqueues work ahead of that device work.
 
         Returns:
             `None` where the host was never fast enough.
@@ -105,16 +105,16 @@ class Timers:
         return None
 
     def replay(self, call: Callable[[], object]) -> Callable[[], object]:
-        """The replay of a graph of one call."""
+        """Return the replay of a graph of one call."""
         return captured(self.port, call, 1).replay
 
     def graph_slope(self, call: Callable[[], object]) -> Callable[[], tuple[float]]:
-        """Returns a function that measures what one more captured call adds to a replay."""
+        """Return a function that measures the time one more captured call adds to a replay."""
         slope = GraphSlope(self.port, call)
         return lambda: (slope.sample_us(replays=1),)
 
     def delayed(self, call: Callable[[], object], delay_us: float) -> Callable[[], object]:
-        """The call after a delay that keeps the host busy."""
+        """Return the call with a delay before it that keeps the host busy."""
         now_ns, delay_ns = self.clock.now_ns, round(delay_us * 1e3)
 
         def delay_and_call() -> None:

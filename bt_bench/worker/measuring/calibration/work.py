@@ -1,4 +1,4 @@
-"""What calibration runs on a device, and how many samples it takes of it."""
+"""The device work of a calibration, and the number of samples it takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bt_bench.worker.measuring.ports import DevicePort
 
 @dataclass(frozen=True)
 class Effort:
-    """How many samples are taken of what.
+    """The numbers of samples to take.
 
     Args:
         rounds: samples of each figure.
@@ -49,19 +49,19 @@ THOROUGH = Effort(
 
 @dataclass(frozen=True)
 class DeviceWork:
-    """What calibration runs on a device.
+    """The device work that calibration runs.
 
     Args:
         launch_null: enqueues an empty kernel.
-        launch_spin: enqueues a kernel that runs for so many ns.
+        launch_spin: enqueues a kernel that runs for a number of ns.
         read: enqueues a read of `read_bytes`, which the L2 can hold.
-        read_bytes: what it reads.
+        read_bytes: size of that read.
         l2_bytes: size of the L2.
-        flushed_bytes: what the port writes to flush it.
+        flushed_bytes: bytes that the port writes to flush the L2.
         routes: ways to launch an empty kernel, warmed up.
         profile: makes calls under a profiler; returns the device activities of each.
-        copy: enqueues a plain copy that reads and writes so many bytes together.
-        copied_bytes: for which sizes there is memory, rising.
+        copy: enqueues a plain copy that reads and writes a number of bytes together.
+        copied_bytes: the sizes that fit into memory, rising.
     """
 
     launch_null: Callable[[], object]
@@ -77,7 +77,7 @@ class DeviceWork:
 
 
 def cuda_work(port: DevicePort) -> DeviceWork:
-    """The harness's own kernels on the current CUDA device, compiled and warmed up."""
+    """Build the harness's own kernels for the current CUDA device, compiled and warmed up."""
     flush: Any = port.flush_l2  # a `CacheFlush`, which knows sizes
     reader = CacheReader()
     sizes = affordable_sizes(torch.cuda.mem_get_info()[0])

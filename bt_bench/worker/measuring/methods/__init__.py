@@ -1,1 +1,1 @@
-"""The ways to take a time: events, captured graphs, the profiler, the interpreter."""
+"""Timing methods: events, captured graphs, the profiler, the interpreter."""

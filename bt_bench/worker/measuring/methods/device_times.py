@@ -1,4 +1,4 @@
-"""From CUPTI's activity records to the device times and the launch census of a range."""
+"""Device times and the launch census of a range, from CUPTI's activity records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bt_bench.worker.measuring.rounds import Window
 
 @dataclass(frozen=True)
 class Setting:
-    """The condition under which the operation is profiled, and the quantities taken then."""
+    """A condition for profiling the operation, and the quantities taken under it."""
 
     load: Load
     l2: Cache
@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def series(self) -> tuple[Series, ...]:
-        """A series per quantity."""
+        """Return a series per quantity."""
         return eager_series(
             self.quantities, Method.PROFILER, LaunchPath.JIT, load=self.load, l2=self.l2
         )
@@ -44,11 +44,11 @@ IDLE = Setting(Load.IDLE, Cache.HOT, (*_DEVICE_TIMES, Quantity.LAST_US))
 
 
 class ProfilerIncompleteError(Exception):
-    """The profiler's records cannot be right; it drops some now and then without saying so."""
+    """Unusable records: the profiler occasionally drops some silently."""
 
 
 def settings_of(plan: Plan) -> list[Setting]:
-    """The conditions that a plan wants profiled; an idle device is always one."""
+    """Return the conditions that a plan wants profiled, always including an idle device."""
     busy = [Setting(Load.BUSY, l2, _DEVICE_TIMES) for l2 in plan.l2]
     return [IDLE, *(busy if Load.BUSY in plan.loads else ())]
 
@@ -56,15 +56,15 @@ def settings_of(plan: Plan) -> list[Setting]:
 def activities_by_range(
     recorded: Recorded, busy: Sequence[bool]
 ) -> tuple[list[list[Activity]], set[int]]:
-    """The activities of each range, less those of the harness, which kept the device busy.
+    """Return the activities of each range, without the harness's own, which kept the device busy.
 
     Args:
-        recorded: by a session of the profiler.
+        recorded: the records of a profiler session.
         busy: for each range, whether a queue was ahead of it.
 
     Returns:
-        The activities of each range, and the ranges in which a busy device had finished its queue
-        before the call returned.
+        The activities of each range, and the ranges whose queue ended on the device before the call
+        returned.
 
     Raises:
         ProfilerIncompleteError: when records of ranges or queues are missing.
@@ -99,7 +99,7 @@ def activities_by_range(
 def census_of(
     window: Window, name: str, replays: Sequence[list[list[Activity]]]
 ) -> LaunchCensus | str:
-    """Launches of each step, if all passes agree on them."""
+    """Return the launches of each step if all passes agree on them, else the reason they do not."""
     census = [_counts(step) for step in replays[0]]
     for index, counts in enumerate(census):
         if not counts and not _may_be_empty(window, index):
@@ -121,7 +121,7 @@ def census_of(
 
 
 def _may_be_empty(window: Window, index: int) -> bool:
-    """Whether a step may launch nothing, as the suite says."""
+    """Return whether a step may launch nothing, according to the suite."""
     driver = window.instances[0][0].driver
     return driver.may_be_empty(window.operation, window.steps[index])
 
@@ -131,7 +131,7 @@ def _counts(activities: list[Activity]) -> Counter[tuple[str, str]]:
 
 
 def times_ns(activities: list[Activity]) -> dict[Quantity, int]:
-    """Busy time, span, gaps and the last operation's time; activities are sorted by start."""
+    """Return busy time, span, gaps and the last operation's time of activities sorted by start."""
     if not activities:
         return dict.fromkeys((*_DEVICE_TIMES, Quantity.LAST_US), 0)
     last = max(activities, key=lambda activity: activity.end_ns)
@@ -146,7 +146,7 @@ def times_ns(activities: list[Activity]) -> dict[Quantity, int]:
 
 
 def _busy_ns(activities: list[Activity]) -> int:
-    """Length of the union of the activities' intervals; they are sorted by start."""
+    """Return the length of the union of the intervals of activities sorted by start."""
     busy = 0
     end = 0
     for activity in activities:

@@ -1,7 +1,7 @@
-"""Captured graphs: what a step costs without launches from Python, and device time by a slope.
+"""Captured graphs: a step's cost without launches from Python, and device time by a slope.
 
-A captured call reads what the host has published before. So every step of every round is captured
-again, and replayed before anything else is published.
+A captured call reads data that the host published before the capture. Every step of every round is
+therefore captured again, and replayed before anything else is published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bt_bench.worker.measuring.rounds import Turns, Window
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.tasks.arm import Arm
 
-REPLAYS = 3  # per capture, of which the median counts: a capture costs far more than a replay
+REPLAYS = 3  # per capture; their median counts. A capture costs far more than a replay.
 FEWEST_ROUNDS = 2
 SHARE_OF_TIME = 0.3  # of `case_seconds`, for cases whose windows are long
 
@@ -40,7 +40,7 @@ def measure_graphs(
     device: DevicePort,
     records: Records,
 ) -> None:
-    """Adds the series of captured graphs to the records of the arms that can be captured.
+    """Add the series of captured graphs to the records of the arms that support capture.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -80,7 +80,7 @@ def _round(
 def _sample(
     arm: Arm, window: Window, step: Any, clock: Clock, device: DevicePort
 ) -> tuple[float, ...]:
-    """Host time and step time of a replay, its event time, and the slope; all in µs."""
+    """Return host time and step time of a replay, its event time, and the slope; all in µs."""
     use(arm, GRAPH)
     call = arm.ready(window.operation, step)
     once = captured(device, call, 1)
@@ -95,9 +95,9 @@ def _sample(
 
 
 def run_captured(device: DevicePort, call: Callable[[], object], spoil: Spoil) -> object:
-    """Makes a call by capturing and replaying it; returns what the captured call returned.
+    """Make a call by capturing and replaying it, and return the captured call's result.
 
-    Each replay has to do all of the work, so the last one has to put right what was spoilt.
+    Each replay must do all of the work, so the last one has to restore the spoilt result.
     """
     returned: list[object] = []
     graph = captured(device, lambda: returned.append(call()), 1)

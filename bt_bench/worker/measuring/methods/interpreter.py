@@ -1,4 +1,4 @@
-"""Counts launches where Triton's interpreter runs the kernels."""
+"""Launch counts where Triton's interpreter runs the kernels."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from bt_bench.worker.tasks.arm import Arm, inputs_on
 Counts = Counter[tuple[str, str]]
 
 REPLAYS = 3
-"""By the last one all buffers of the host, which come round, are as large as they get."""
+"""Enough for all host buffers, which are used in rotation, to reach their final size."""
 
 
 def count_case(
     variants: Mapping[str, type[Any]], workload: Workload, operations: Sequence[Operation]
 ) -> dict[tuple[str, Operation], LaunchCensus]:
-    """Count what variants launch in each step of a workload, by name and operation.
+    """Count the launches of variants in each step of a workload, by name and operation.
 
-    What an arm launches while its buffers grow is no step's: the last of some replays counts.
+    Launches that happen only while an arm's buffers grow belong to no step: the last of several
+    replays counts.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -44,7 +45,7 @@ def count_case(
 
 
 def count_launches(arm: Arm, steps: Sequence[Any], operation: Operation) -> LaunchCensus:
-    """Counts the device operations of each step: Triton launches and torch operations."""
+    """Count the device operations of each step: Triton launches and torch operations."""
     arm.rewind()
     counted = []
     for step in steps:
@@ -76,7 +77,7 @@ def _counting() -> Iterator[Counts]:
     def counted_run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         if not warmup:
             counts["kernel", self.fn.__name__] += 1
-        # The interpreter itself works through torch operations, which are not the step's.
+        # The interpreter itself uses torch operations, which do not belong to the step.
         torch_operations.paused += 1
         try:
             return run(self, *args, grid=grid, warmup=warmup, **kwargs)

@@ -1,4 +1,4 @@
-"""Counts and times device operations with the profiler (CUPTI), in passes of its own."""
+"""Counts and times of device operations by the profiler (CUPTI), in separate passes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 # Starting the profiler takes tens of milliseconds, and its records take memory until it stops.
 STEPS_PER_SESSION = 1500
-# The host is slower under the profiler, so the queue has to be longer than in a timed round; it is
-# doubled with every attempt.
+# The host is slower under the profiler, so the queue has to be longer than in a timed round. It
+# doubles with every attempt.
 QUEUE_US = 1500.0
 FEWEST_PASSES = 2
 SHARE_OF_TIME = 0.3  # of `case_seconds`, per condition, for cases whose windows are long
@@ -53,7 +53,7 @@ class Pass:
         turn: its instance and order.
         seconds: when its session began, within the attempt.
         seen: clocks and disturbances around it.
-        steps: per arm the activities of each step.
+        steps: per arm, the activities of each step.
         uncovered: arms whose calls outlasted the queue on a busy device.
     """
 
@@ -67,15 +67,15 @@ class Pass:
 def profile_window(
     window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
 ) -> dict[str, LaunchCensus | str]:
-    """Replays the window under the profiler, all arms side by side, in each condition.
+    """Replay the window under the profiler, all arms side by side, in each condition.
 
-    Adds `gpu_us` (the time in which at least one of a step's operations ran), `span_us` (first
+    Adds `gpu_us` (the time during which at least one of a step's operations ran), `span_us` (first
     start to last end), `gap_us` (their difference) and `last_us` (the last operation's time) to the
     records. An arm that cannot be profiled on a busy device gets a note, and keeps the rest.
 
     Returns:
-        Per arm the census of the device operations of each step, or why its records cannot be
-        right; it has no device times by the profiler then.
+        Per arm, the census of the device operations of each step, or the reason its records are
+        unusable. In that case it has no device times by the profiler.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -97,17 +97,17 @@ def profile_window(
 def profile_together(
     windows: Sequence[tuple[Window, Records]], plan: Plan, clock: Clock, device: DevicePort
 ) -> None:
-    """As `profile_window` on an idle device, for several windows in one session where they fit.
+    """Profile several windows as `profile_window` on an idle device, in one session where they fit.
 
     Starting the profiler takes longer than a window of one step. If the records of a session are
-    incomplete, all windows are profiled again, each in its own sessions. So is a window whose
-    passes do not agree.
+    incomplete, all windows are profiled again, each in its own sessions. A window whose passes
+    disagree is profiled again as well.
 
     Raises:
         ArmFailedError: when a variant raises.
     """
-    # Orders of its own for each window, so that luck in one is not luck in all. Device times differ
-    # by instance more than by pass.
+    # Each window has its own orders: a lucky order then favours an arm in one window only. Rounds
+    # alone reach more instances, by which device times differ more than by pass.
     rng = random.Random(plan.seed)
     turns = [Turns(window, random.Random(rng.random())) for window, _ in windows]
     todo = [
@@ -144,7 +144,7 @@ def profile_together(
 def _chunks(
     todo: Sequence[tuple[int, Turn]], sizes: Sequence[int]
 ) -> Iterator[Sequence[tuple[int, Turn]]]:
-    """Passes in groups of at most `STEPS_PER_SESSION` profiled steps, or of one pass."""
+    """Yield groups of passes with at most `STEPS_PER_SESSION` profiled steps, or of one pass."""
     first = steps = 0
     for place, (index, _) in enumerate(todo):
         if place > first and steps + sizes[index] > STEPS_PER_SESSION:
@@ -167,7 +167,7 @@ class _Profiling:
         self._records = records
 
     def take(self, settings: Sequence[Setting]) -> dict[Setting, list[Pass] | str]:
-        """The passes of each condition; taken again where something is missing from the records.
+        """Profile the passes of each condition, again where records are missing.
 
         Returns:
             Per condition its passes, or why there are none.
@@ -175,7 +175,7 @@ class _Profiling:
         found: dict[Setting, list[Pass] | str] = {}
         pending = list(settings)
         for attempt in range(ATTEMPTS):
-            # Together at first, which is quicker; then each alone, so that none spoils another.
+            # Together at first, which is faster; then each alone, where none can spoil another.
             for group in [pending] if attempt == 0 else [[setting] for setting in pending]:
                 try:
                     found |= self._attempt(group, QUEUE_US * 2**attempt)
@@ -187,7 +187,7 @@ class _Profiling:
         return found
 
     def book(self, setting: Setting, passes: Sequence[Pass], names: Sequence[str]) -> None:
-        """Logs the passes, and adds the device times of some arms."""
+        """Log the passes, and add the device times of some arms."""
         for one in passes:
             index = self._records.log_round(RoundKind.PROFILED, one.turn, one.seconds, one.seen)
             for name in names if index is not None else ():
@@ -203,7 +203,7 @@ class _Profiling:
         names: list[str],
         censuses: dict[str, LaunchCensus | str],
     ) -> None:
-        """Logs busy passes, with device times of arms that launched the same as when idle."""
+        """Log busy passes, with device times of arms whose launches are the same as when idle."""
         good = []
         for name in names:
             problem = (
@@ -219,7 +219,7 @@ class _Profiling:
             self.book(setting, passes, good)
 
     def _is_whole(self, passes: list[Pass] | str) -> bool:
-        """Whether no arm has missing records."""
+        """Return whether no arm lacks records and no queue ended too early."""
         if isinstance(passes, str):
             return False
         return not any(one.uncovered for one in passes) and not any(
@@ -228,7 +228,7 @@ class _Profiling:
         )
 
     def _attempt(self, settings: list[Setting], queue_us: float) -> dict[Setting, list[Pass] | str]:
-        """Passes of all conditions, mixed, since starting the profiler takes long."""
+        """Profile passes of all conditions, mixed, since starting the profiler takes long."""
         window, plan = self._window, self._plan
         turns = Turns(window, random.Random(plan.seed))
         rounds = [turn for _ in range((plan.profile_rounds + 1) // 2) for turn in turns.next_pair()]
@@ -252,13 +252,13 @@ class _Profiling:
         return passes
 
 
-Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; arms that were uncovered
+Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; uncovered arms
 
 
 def _session(
     todo: Sequence[tuple[Window, Setting, Turn]], device: DevicePort, queue_us: float
 ) -> list[Taken]:
-    """Several passes in one session of the profiler."""
+    """Profile several passes in one session of the profiler."""
     busy: list[bool] = []  # per range
     with profiler_session(device.synchronize) as session:
         for window, setting, turn in todo:
@@ -293,7 +293,7 @@ def _session(
 def _busy_problem(
     window: Window, name: str, passes: Sequence[Pass], idle: LaunchCensus | str
 ) -> str | None:
-    """Why an arm's passes on a busy device do not count, or `None` if they do."""
+    """Return why an arm's passes on a busy device do not count, or `None` if they do."""
     if any(name in one.uncovered for one in passes):
         return "the call does not return before the queue of device work has ended"
     census = census_of(window, name, _steps_of(passes, name))
