@@ -1,4 +1,4 @@
-"""Writes a `SweepSpec` as a config that loads again to an equal one."""
+"""A `SweepSpec` as a config in YAML, which loads back to an equal one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bt_bench.results import Noun
 
 
 def dump_config(spec: SweepSpec, folder: Path | None = None) -> str:
-    """The expanded config as YAML, every parameter spelled out; what is unset is left out.
+    """Return the expanded config as YAML, with every parameter spelled out and unset ones left out.
 
     Args:
-        spec: what is written.
-        folder: where the config will be, which the path of a suite is relative to; `None`: the
-            working directory. Other paths are absolute.
+        spec: the config to write.
+        folder: the folder that the config will be in; the path of a suite is relative to it.
+            `None`: the working directory. Other paths are absolute.
     """
     document = {
         "name": spec.name,
@@ -45,7 +45,7 @@ def dump_config(spec: SweepSpec, folder: Path | None = None) -> str:
 
 
 def _suite(suite: SuiteRef, folder: Path) -> str | None:
-    """How a config names a suite; the default one is not named."""
+    """Return a suite's name or path for a config; `None` for the default suite."""
     if suite.folder is not None:
         path = os.path.relpath(suite.folder, folder.resolve())
         return path if path.startswith(".") else f"./{path}"  # a bare name may be a suite's

@@ -1,4 +1,4 @@
-"""Expands a case with axes into cases with fixed parameters."""
+"""Expansion of a case with axes into cases with fixed parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExpandedCase:
 
 
 def kinds_of(case: CaseTemplate, document: Document) -> set[str]:
-    """The kinds of workload of a case; more than one where `workload` is an axis."""
+    """Return the kinds of workload of a case: more than one if `workload` is an axis."""
     axis = case.product.get("workload") or case.zipped.get("workload")
     if "workload" in document.overrides:
         values = [document.overrides["workload"].located]
@@ -40,14 +40,14 @@ def kinds_of(case: CaseTemplate, document: Document) -> set[str]:
 
 
 def count_cases(case: CaseTemplate) -> int:
-    """How many cases a case expands to."""
+    """Return the number of cases that a case expands to."""
     lengths = [len(axis.values) for axis in case.product.values()]
     lengths += [len(axis.values) for axis in list(case.zipped.values())[:1]]
     return math.prod(lengths)
 
 
 def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
-    """All cases of a document, in order; the last axis varies fastest."""
+    """Yield all cases of a document; zipped rows vary fastest, then the last axis of `product`."""
     total = 0
     for case in document.cases:
         total += count_cases(case)
@@ -67,7 +67,7 @@ def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
 
 
 def _check_defaults(document: Document, problems: Problems) -> None:
-    """Refuses defaults that apply to no case; they need not apply to all."""
+    """Refuse defaults that apply to no case; they need not apply to all."""
     kinds = set().union(*(kinds_of(case, document) for case in document.cases))
     if not document.all_cases or not kinds <= set(document.vocabulary.kinds):
         return
@@ -123,7 +123,7 @@ def _with_layers(
 def _flat(
     combination: list[tuple[str, Entry]], vocabulary: Vocabulary, problems: Problems
 ) -> Entries:
-    """The leaves of the axes' values; an axis over a part overrides one over the whole."""
+    """Return the leaves of the axes' values; an axis over a part overrides one over the whole."""
     flat: Entries = {}
     for key, entry in sorted(combination, key=lambda pair: not vocabulary.parts_of(pair[0])):
         flat |= dict(vocabulary.flatten(key, entry, problems))
@@ -131,7 +131,7 @@ def _flat(
 
 
 def _lay(entries: Entries, nearer: Entries, vocabulary: Vocabulary) -> None:
-    """Overrides entries with those of a higher layer."""
+    """Override entries with the entries of a higher layer."""
     for key, entry in nearer.items():
         for replaced in vocabulary.replaced_by(key, entry.located):
             entries.pop(replaced, None)

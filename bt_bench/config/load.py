@@ -1,4 +1,4 @@
-"""Turns a config file and command-line options into a validated `SweepSpec`."""
+"""Loading of a config file and command-line options as a validated `SweepSpec`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["dump_config", "load_config"]
 ItemT = TypeVar("ItemT")
 
 MAX_BYTES_OF_VARIANT = 256 * 2**30
-"""Cases that need more than this for one variant are taken for a mistake."""
+"""A case that needs more memory than this for one variant is taken for a mistake."""
 
 
 def load_config(
@@ -59,16 +59,16 @@ def load_config(
     select: str | None = None,
     trusted: Collection[SuiteRef] | None = None,
 ) -> SweepSpec:
-    """Reads, overrides, expands and validates a sweep config.
+    """Read, override, expand and validate a sweep config.
 
     Args:
         source: a path, the bare name of a stock config, or `-` for stdin.
         overrides: `axis=value` or `axis=value,value,…`, as given to `--set`.
-        variants: in place of those of the config. That they exist is not checked here.
-        operations: names, in place of those of the config.
-        suite: name or folder, in place of that of the config.
+        variants: names that replace the config's. Their existence is not checked here.
+        operations: names that replace the config's.
+        suite: name or folder that replaces the config's.
         select: patterns of case names to keep, as given to `-k`; see `select_cases`.
-        trusted: the suites of users whose code may run; `None`: of any that is named.
+        trusted: the suites of users whose code may run; `None`: any that is named.
 
     Raises:
         UsageError: with a line per error, each naming file, line and column or the option.
@@ -109,7 +109,7 @@ def load_config(
 
 
 def _suite_in(root: Located, folder: Path, problems: Problems) -> SuiteRef | None:
-    """The suite that a config names; a path is relative to the config."""
+    """Return the suite that a config names; a path is relative to the config."""
     entry = root.value.get("suite") if isinstance(root.value, dict) else None
     if entry is None:
         return None
@@ -127,7 +127,7 @@ def _suite_in(root: Located, folder: Path, problems: Problems) -> SuiteRef | Non
 
 
 def _operations(names: Sequence[str] | None, suite: Suite) -> list[Operation] | None:
-    """The operations of `--operations`."""
+    """Return the operations that `--operations` names; `None` if it is not given."""
     known = suite.by_name
     for name in names or ():
         if name not in known:
@@ -153,7 +153,7 @@ def _spec(
     cases: list[CaseSpec],
     problems: Problems,
 ) -> SweepSpec:
-    """The whole config; of its suite come the cases alone, wherever its code runs."""
+    """Build the config; only its cases are computed where the suite's code runs."""
     entries = override_plan(general.plan, overrides, problems)
     plan = validate_plan(entries, general.place, problems)
     gate = validate_gate(general.gate, general.place, problems)
@@ -176,7 +176,7 @@ Found = tuple[list[ToldCase], list[tuple[Place, str]]]
 
 
 def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, Axis]) -> Found:
-    """Expands and validates the cases of a config; returns them with all problems."""
+    """Expand and validate the cases of a config; return them with all problems."""
     problems = Problems()
     document = read_document(root, Vocabulary(load_suite(ref)), problems)
     override_parameters(document, overrides, problems)
@@ -197,7 +197,7 @@ def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, A
 
 
 def _told_cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, Axis]) -> Found:
-    """As `_cases`, for a process that runs no code of the suite."""
+    """Run `_cases`, with `HostedParameters` for a process that runs no code of the suite."""
     from bt_bench.protocol.hosted import HostedParameters
 
     cases, problems = _cases(ref, root, folder, overrides)
@@ -210,7 +210,7 @@ def _told_cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[s
 
 
 def _kernels(general: General, folder: Path, problems: Problems) -> list[str]:
-    """The folders of variants that a config names, from any working directory."""
+    """Return the absolute paths of the folders of variants that a config names."""
     found = []
     for located in general.kernels:
         text = str(located.value)
@@ -256,7 +256,10 @@ def _case(
 def _with_absolute_files(
     parameters: WorkloadParameters, entries: Entries, folder: Path
 ) -> WorkloadParameters:
-    """Finds files beside the config that names them; those of `--set` from where it was typed."""
+    """Make the parameters' file paths absolute.
+
+    Paths in a config are relative to its folder, and paths in `--set` to the working directory.
+    """
 
     def place(name: str, path: Path) -> Path:
         if name not in entries:
@@ -266,7 +269,7 @@ def _with_absolute_files(
 
     try:
         return parameters.with_files(place)
-    except RuntimeError:  # the home of an unknown user: `check` says so
+    except RuntimeError:  # the home of an unknown user, which `check` reports
         return parameters
 
 
@@ -286,7 +289,7 @@ def _check_unique(name: str, place: Place, named: dict[str, Place], problems: Pr
 def _check_buildable(
     name: str, parameters: WorkloadParameters, place: Place, problems: Problems
 ) -> None:
-    """Checks of the suite's own: sizes that do not fit each other, and memory."""
+    """Run the suite's own check of the parameters, and limit the memory of a variant."""
     suite = load_suite(ref_of(type(parameters)))
     try:
         with running(suite, "check of the parameters"):

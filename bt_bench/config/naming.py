@@ -1,4 +1,4 @@
-"""Names of expanded cases: placeholders filled in, and missing axes appended."""
+"""Names of expanded cases: placeholders are filled in, and missing axes appended."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def placeholders_as(text: str, pattern: str) -> str:
-    """Return a regular expression for names of a template, with a pattern for each placeholder."""
+    """Return a regular expression for a template's names, with a pattern for each placeholder."""
     parts = _PLACEHOLDER.split(text)[::2]
     return pattern.join(map(re.escape, parts))
 
 
 def check_name_template(case: CaseTemplate, vocabulary: Vocabulary, problems: Problems) -> None:
-    """Notes placeholders that name no parameter, and text that no name may have."""
+    """Report placeholders that name no parameter, and characters that no name may have."""
     text = str(case.name.value)
     for placeholder in _PLACEHOLDER.findall(text):
         if not vocabulary.is_parameter(placeholder):
@@ -46,14 +46,14 @@ def case_name(
     vocabulary: Vocabulary,
     problems: Problems,
 ) -> str | None:
-    """The name of one combination, from its validated parameters; `None` where it has none.
+    """Return the name of one combination from its validated parameters; `None` if it has none.
 
     Args:
-        case: what it is a combination of.
-        parameters: of the combination.
+        case: the template of the combination.
+        parameters: the combination's parameters.
         appended: the axes to append, from `axes_to_append`.
-        vocabulary: of the suite.
-        problems: takes what is wrong.
+        vocabulary: the suite's vocabulary.
+        problems: collects errors.
     """
     text = str(case.name.value)
     for key in _PLACEHOLDER.findall(text):
@@ -80,7 +80,7 @@ def case_name(
 
 
 def axes_to_append(case: CaseTemplate, vocabulary: Vocabulary) -> list[str]:
-    """Varying axes that the name lacks; of zipped ones, only as many as distinguish the rows."""
+    """Return the varying axes that the name lacks; of zipped ones, enough to distinguish rows."""
     named = set(_PLACEHOLDER.findall(str(case.name.value)))
     missing = [
         key
@@ -97,7 +97,7 @@ def axes_to_append(case: CaseTemplate, vocabulary: Vocabulary) -> list[str]:
 
 
 def _is_told(key: str, axis: Axis, named: set[str], vocabulary: Vocabulary) -> bool:
-    """Whether the name tells the values of an axis apart."""
+    """Return whether the name distinguishes the values of an axis."""
     values = [value.value for value in axis.values]
     return key in named or vocabulary.suite.tells_apart(named, key, values)
 
@@ -117,7 +117,7 @@ def _value_text(parameters: WorkloadParameters, key: str) -> str:
     value: object = parameters
     for part in key.split("."):
         value = getattr(value, part)
-    # A parameter with parts, such as a window, is told by its name.
+    # A parameter with parts, such as a window, appears by its name.
     return _text_of(getattr(value, "name", value) if isinstance(value, Noun) else value)
 
 

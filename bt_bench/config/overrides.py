@@ -1,4 +1,4 @@
-"""`--set axis=value`: values from the command line in place of those of the config."""
+"""`--set axis=value`: values from the command line that replace the config's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PLAN = "plan."
 
 
 def read_overrides(overrides: Sequence[str], problems: Problems) -> dict[str, Axis]:
-    """Read the values of `--set`; for the same parameter the last one counts."""
+    """Read the values of `--set`; the last one counts if a parameter is set twice."""
     parsed = (_parse(text, problems) for text in overrides)
     return dict(found for found in parsed if found is not None)
 
 
 def override_plan(plan: Entries, overrides: Mapping[str, Axis], problems: Problems) -> Entries:
-    """Return the entries of a plan, with those of `--set plan.KEY=VALUE` in their place."""
+    """Return a plan's entries, overridden by `--set plan.KEY=VALUE`."""
     for key, axis in overrides.items():
         if key.startswith(_PLAN) and (value := _value_of_plan(key, axis, problems)) is not None:
             plan = plan | {key.removeprefix(_PLAN): Entry(value, axis.key_place)}
@@ -32,11 +32,11 @@ def override_plan(plan: Entries, overrides: Mapping[str, Axis], problems: Proble
 def override_parameters(
     document: Document, overrides: Mapping[str, Axis], problems: Problems
 ) -> None:
-    """Put values of `--set` into the cases of a document."""
+    """Put the values of `--set` into the cases of a document."""
     vocabulary = document.vocabulary
     values = {key: axis for key, axis in overrides.items() if not key.startswith(_PLAN)}
     _drop_conflicts(values, vocabulary, problems)
-    # The kind of workload decides to which cases the others apply.
+    # The kind of workload comes first: it decides which cases the others apply to.
     for key in sorted(values, key=lambda key: key != "workload"):
         axis = values[key]
         if vocabulary.is_parameter(key):
@@ -48,7 +48,7 @@ def override_parameters(
 
 
 def _drop_conflicts(values: dict[str, Axis], vocabulary: Vocabulary, problems: Problems) -> None:
-    """Refuses options that would silently undo each other."""
+    """Refuse options that would silently undo each other."""
     for key, axis in list(values.items()):
         included = vocabulary.suite.includes.get(key, ())
         for other in (*included, *_parts(key, vocabulary)):
@@ -77,7 +77,7 @@ def _parse(text: str, problems: Problems) -> tuple[str, Axis] | None:
 
 
 def _values(text: str) -> list[Located]:
-    """The values of a comma-separated text; an empty list if it is not YAML."""
+    """Return the values of a comma-separated text; an empty list if it is not YAML."""
     problems = Problems()
     try:
         located = parse_yaml(f"[{text}\n]", "", problems)
@@ -89,7 +89,7 @@ def _values(text: str) -> list[Located]:
 
 
 def _at(located: Located, place: Place) -> Located:
-    """The same value, with the option as its place instead of a line of a file."""
+    """Return the same value, with the option as its place instead of a line of a file."""
     value = located.value
     if isinstance(value, list):
         return Located([_at(item, place) for item in value], place)
@@ -112,7 +112,7 @@ def _value_of_plan(key: str, axis: Axis, problems: Problems) -> Located | None:
 
 
 def _as_list(axis: Axis) -> Located:
-    """Reads `a,b` and `[a, b]` as the same list."""
+    """Read `a,b` and `[a, b]` as the same list."""
     if len(axis.values) == 1 and isinstance(axis.values[0].value, list):
         return axis.values[0]
     return Located(axis.values, axis.key_place)

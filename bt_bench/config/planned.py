@@ -1,4 +1,4 @@
-"""Read what a run was meant to measure from the config in its folder; no suite's code runs."""
+"""Planned variants and cases of a run, read from the config in its folder without suite code."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bt_bench.protocol import find_suite
 from bt_bench.results import CONFIG_NAME
 
 # Everything up to the next plain key at the beginning of a line; comments and lists in brackets may
-# begin there as well. Reading a whole config of a thousand cases would take far longer.
+# begin there too. Parsing a whole config of a thousand cases would take far longer.
 _VARIANTS = re.compile(r"^variants[ \t]*:.*\n(?:(?!\w+[ \t]*:).*\n)*", re.MULTILINE)
 
 
 def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ...] | None:
-    """The variants that a run folder's config names, in its order; `None` without a config.
+    """Return the variants that a run folder's config names, in its order; `None` without a config.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         found: variants with results, which must therefore have been planned.
 
     Raises:
@@ -56,7 +56,7 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
 
 
 def planned_cases(folder: Path) -> int:
-    """Count the cases that a run was to have, by operation, from its own expanded config.
+    """Count the planned cases of a run, one per operation, from its expanded config.
 
     Raises:
         UsageError: for a folder without such a config.
@@ -69,7 +69,7 @@ def planned_cases(folder: Path) -> int:
 
 
 def planned_folders(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """The folders that a run's config names: of a user's suite, if any, and of variants.
+    """Return the folders that a run's config names: a user's suite, if any, and variant folders.
 
     Raises:
         UsageError: for a folder without a config.
@@ -83,7 +83,7 @@ def planned_folders(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _top(folder: Path) -> dict[str, object]:
-    """A run's config as plain values."""
+    """Return a run's config as plain values."""
     path, problems = folder / CONFIG_NAME, Problems()
     root = parse_yaml(read_config(path).text, str(path), problems)
     problems.raise_if_any()
@@ -92,7 +92,7 @@ def _top(folder: Path) -> dict[str, object]:
 
 
 def _names(text: str, path: Path, problems: Problems) -> object:
-    """What is under `variants`, if anything."""
+    """Return the value of `variants`; `None` if there is none."""
     root = parse_yaml(text, str(path), problems)
     top = root.plain() if root is not None else None
     return top.get("variants") if isinstance(top, dict) else None

@@ -1,4 +1,4 @@
-"""Collects all problems of a config, so that one run reports them all."""
+"""The problems of a config, collected to report all of them at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SHOWN_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Place:
-    """Where something was written: a file with 1-based line and column, or a `--set` option."""
+    """A position in a source: a file with 1-based line and column, or a `--set` option."""
 
     source: str
     line: int = 0
@@ -24,7 +24,7 @@ class Place:
 
 
 class Problems:
-    """Collects problems; the same problem found again, by another case, counts once."""
+    """A collection of problems; a problem that another case repeats counts once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Place, str], None] = {}
@@ -33,16 +33,16 @@ class Problems:
         return len(self._found)
 
     def add(self, place: Place, message: str) -> None:
-        """Notes one problem: what, its value, what was expected, what to do."""
+        """Add a problem; its message names the subject, the value, the expectation and a remedy."""
         self._found[place, message] = None
 
     @property
     def found(self) -> list[tuple[Place, str]]:
-        """All of them, as another process is told."""
+        """All problems, as data that can be sent to another process."""
         return list(self._found)
 
     def raise_if_any(self) -> None:
-        """Raises one `UsageError` with a line per problem, in the order of the file."""
+        """Raise one `UsageError` with a line per problem, in the order of the file."""
         if not self._found:
             return
         ordered = sorted(

@@ -1,4 +1,4 @@
-"""The parts of a config file, checked for their form but not yet expanded."""
+"""The parts of a config file, with checked form but not yet expanded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CaseTemplate:
 
 @dataclass
 class General:
-    """Read what a config says of the whole sweep; of the suite it takes no more than names."""
+    """The sections of a config other than its cases; of the suite it only holds names."""
 
     place: Place
     name: str
@@ -72,7 +72,7 @@ class General:
 
 @dataclass
 class Document:
-    """The cases of a config file, in the words of its suite."""
+    """The cases of a config file, in the vocabulary of its suite."""
 
     place: Place
     vocabulary: Vocabulary
@@ -85,7 +85,7 @@ class Document:
 
 
 def read_general(root: Located, default_name: str, suite: Suite, problems: Problems) -> General:
-    """Read all but the cases. Parts that are wrong are left out, and become problems."""
+    """Read everything but the cases; invalid parts are reported and left out."""
     place = root.place
     if not isinstance(root.value, dict):
         problems.add(
@@ -111,7 +111,7 @@ def read_general(root: Located, default_name: str, suite: Suite, problems: Probl
 
 
 def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> Document:
-    """Read the cases and their defaults, likewise."""
+    """Read the cases and their defaults; invalid parts are reported and left out."""
     if not isinstance(root.value, dict):
         return Document(root.place, vocabulary, {}, [])  # which `read_general` refuses
     top = root.value
@@ -126,12 +126,12 @@ def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> 
 
 
 def validate_plan(entries: Entries, place: Place, problems: Problems) -> Plan:
-    """The measurement plan; the default one where it is wrong, which is a problem."""
+    """Return the measurement plan; if it is invalid, report that and return the default plan."""
     return _validate_section("plan", Plan, entries, place, problems) or Plan()
 
 
 def validate_gate(entries: Entries, place: Place, problems: Problems) -> GateSpec:
-    """The `gate` section of a config; an empty one if it is invalid, which is a problem."""
+    """Return the `gate` section; if it is invalid, report that and return an empty one."""
     gate = _validate_section("gate", GateSpec, entries, place, problems) or GateSpec()
     if gate.looks != sorted(gate.looks):
         problems.add(
@@ -208,7 +208,7 @@ def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -
 
 
 def _paths(top: Entries, key: str, problems: Problems) -> list[Located]:
-    """A path, or a list of them."""
+    """Return a path, or a list of paths, as a list."""
     if key not in top:
         return []
     located = top[key].located
@@ -255,7 +255,7 @@ def _defaults(top: Entries, vocabulary: Vocabulary, problems: Problems) -> Entri
 def _parameters(
     mapping: Entries, other_keys: tuple[str, ...], vocabulary: Vocabulary, problems: Problems
 ) -> Entries:
-    """The leaves that a mapping gives; `other_keys` may stand beside parameters."""
+    """Return the leaves that a mapping gives; `other_keys` may stand beside parameters."""
     found: Entries = {}
     for key, entry in mapping.items():
         if key in other_keys:
@@ -275,7 +275,7 @@ def _parameters(
 
 
 def unknown_parameter(key: str, vocabulary: Vocabulary, other_keys: tuple[str, ...] = ()) -> str:
-    """The message for a key that is not a parameter of any workload."""
+    """Return the message for a key that is not a parameter of any workload."""
     what = "key" if other_keys else "parameter"
     return f"unknown {what} {shown(key)}; {names_hint(key, (*other_keys, *vocabulary.names))}"
 
@@ -326,7 +326,7 @@ def _case_name(mapping: Entries, place: Place, problems: Problems) -> Located | 
 
 
 def margin_of(mapping: Entries, problems: Problems) -> float | None:
-    """Read the margin of a case; `None` if it has none, or one that is a problem."""
+    """Return a case's margin; `None` if it has none, or an invalid one, which is reported."""
     if "margin_percent" not in mapping:
         return None
     located = mapping["margin_percent"].located

@@ -1,4 +1,4 @@
-"""`-k`: keeps the cases whose names match."""
+"""`-k`: keeps the cases with matching names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bt_bench.config.spec import CaseSpec
 
 
 def select_cases(cases: Sequence[CaseSpec], select: str) -> list[CaseSpec]:
-    """Keeps the cases that `select_names` keeps.
+    """Return the cases that `select_names` keeps.
 
     Raises:
-        UsageError: when nothing is left, or there is no pattern.
+        UsageError: if nothing is left, or there is no pattern.
     """
     kept = set(select_names([case.name for case in cases], select))
     return [case for case in cases if case.name in kept]

@@ -15,13 +15,13 @@ _TABLE = "tool.bt-bench"
 
 
 class Settings(Noun):
-    """Settings of a project; paths are absolute, and `None` or empty is not set.
+    """Settings of a project; paths are absolute, and `None` or empty means not set.
 
     Args:
         reports: folder of run folders.
-        device: where to measure.
+        device: the device to measure on.
         kernels: folders of variant files, beside the shipped ones.
-        source: the pyproject.toml that they come from.
+        source: the pyproject.toml of these settings.
     """
 
     reports: Path | None = None
@@ -31,13 +31,12 @@ class Settings(Noun):
 
 
 def read_settings(start: Path) -> Settings:
-    """The settings of the nearest pyproject.toml, from `start` upward.
+    """Return the settings of the nearest pyproject.toml, from `start` upward.
 
-    Paths in it are relative to its folder. Without such a file, or such a table in it, nothing is
-    set.
+    Paths in it are relative to its folder. Without such a file or table, nothing is set.
 
     Raises:
-        UsageError: when the file is not TOML, or a key is unknown or wrong.
+        UsageError: if the file is not TOML, or a key is unknown or wrong.
     """
     folder = start.resolve()
     for candidate in (folder, *folder.parents):

@@ -1,4 +1,4 @@
-"""Where a config comes from: a path, the name of a stock config, or stdin."""
+"""Sources of a config: a path, the name of a stock config, or stdin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.protocol import SuiteRef
 
 MAX_BYTES = 6 * 2**20
-"""More than the most values that a config may have; YAML is slow to read, and takes memory."""
+"""More than the longest valid config has; YAML is slow to parse, and takes memory."""
 
 
 @dataclass(frozen=True)
 class ConfigText:
-    """The text of a config, what errors call it, and its name where it gives none itself.
+    """The text of a config, its label in errors, and its default name.
 
-    `folder` is what paths in it are relative to.
+    Paths in the config are relative to `folder`.
     """
 
     text: str
@@ -29,15 +29,15 @@ class ConfigText:
 
 
 def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText:
-    """Reads a config.
+    """Read a config.
 
     Args:
         source: a path, the bare name of a stock config, or `-` for stdin. A file that is named
             like a stock config can be given as `./quick`.
-        suite: whose stock configs there are; `None`: the default one's.
+        suite: the suite with the stock configs; `None`: the default suite.
 
     Raises:
-        UsageError: when there is nothing to read, or it is not text.
+        UsageError: if there is nothing to read, or it is not text.
     """
     if source == "-":
         return ConfigText(
@@ -52,11 +52,11 @@ def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText
 
 
 def own_config(source: str, suite: SuiteRef | None = None) -> Path | None:
-    """Return the file that `read_config` reads, if it is of the user's.
+    """Return the file that `read_config` reads, if it is the user's own.
 
     Args:
-        source: as there; `None` is returned for stdin, and for what comes with bt-bench.
-        suite: as there.
+        source: as in `read_config`; stdin and configs that come with bt-bench give `None`.
+        suite: as in `read_config`.
     """
     is_shipped = (suite is None or suite.folder is None) and source in stock_config_names(suite)
     return None if source == "-" or is_shipped else _find(source, suite)[0]

@@ -27,7 +27,7 @@ Share = Annotated[float, Field(gt=0, le=100)]
 class CaseSpec(Noun):
     """One workload to sweep: a unique name, its parameters, and perhaps a margin of its own.
 
-    `margin_percent` is by how much the case may change and still count as the same.
+    A change of the case by up to `margin_percent` counts as none.
     """
 
     name: str
@@ -36,9 +36,9 @@ class CaseSpec(Noun):
 
 
 class GateSpec(Noun):
-    """How revisions are compared; the `gate:` of a config.
+    """The `gate:` section of a config: how revisions are compared.
 
-    What is `None` or empty is left to defaults.
+    A field that is `None` or empty takes its default.
     """
 
     metrics: list[Annotated[str, Field(min_length=1)]] = Field(
@@ -63,7 +63,7 @@ class GateSpec(Noun):
 class SweepSpec(Noun):
     """A whole config, expanded and validated; paths in it are absolute.
 
-    `kernels` are the folders of variants that it names.
+    `kernels` lists the folders of variants.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SweepSpec(Noun):
 
     @property
     def margins(self) -> dict[str, float]:
-        """Margins of the cases that have one of their own, as shares, by the case's name."""
+        """Margins of the cases that have their own, as shares, by case name."""
         return {
             case.name: case.margin_percent / 100
             for case in self.cases

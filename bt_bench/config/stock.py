@@ -8,12 +8,12 @@ from bt_bench.protocol import SuiteRef, load_suite
 
 
 def stock_config_names(suite: SuiteRef | None = None) -> list[str]:
-    """Names of the stock configs of a suite, sorted; of the default one if none is given."""
+    """Return the sorted names of a suite's stock configs; `None` stands for the default suite."""
     return sorted(path.stem for path in _folder(suite).glob("*.yaml"))
 
 
 def stock_config_path(name: str, suite: SuiteRef | None = None) -> Path:
-    """The file of a stock config, whose name the caller has from `stock_config_names`."""
+    """Return the file of a stock config; `name` comes from `stock_config_names`."""
     return _folder(suite) / f"{name}.yaml"
 
 

@@ -1,7 +1,7 @@
-"""Holds the cases that the process of a suite tells of to the config, as this process reads it.
+"""Check of the cases from a suite's process against the config, as this process reads it.
 
-That process expands axes and checks parameters, whose classes are the suite's. Which cases there
-are, by which names and with which margins, it does not decide on.
+The suite's process expands axes and checks parameters, whose classes belong to the suite. It must
+not decide which cases there are, their names or their margins.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bt_bench.config.spec import CaseSpec
 from bt_bench.config.yaml import Located
 
 ToldCase = tuple[int, CaseSpec]
-"""A case, with the place in `cases` that it is made of."""
+"""A case, with its index in the config's `cases`."""
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A case as the config has it."""
+    """A case as written in the config."""
 
     place: Place
     name: str
@@ -36,13 +36,13 @@ class _Written:
 def as_written(
     root: Located, told: Sequence[ToldCase], set_apart: Collection[str], problems: Problems
 ) -> list[CaseSpec]:
-    """Return the cases that a suite has told of, with the margins that the config gives them.
+    """Return the cases from a suite's process, with the margins that the config gives them.
 
     Args:
         root: the config.
-        told: the cases, none of which had a problem where the suite runs.
-        set_apart: the axes of `--set`, which may replace axes and be more of them.
-        problems: takes what is wrong with a margin.
+        told: the cases, without any problem in the suite's process.
+        set_apart: the axes of `--set`, which may replace axes or add some.
+        problems: collects invalid margins.
 
     Raises:
         UsageError: for cases that the config cannot have.
@@ -98,7 +98,7 @@ def _mapping(located: Located) -> Entries:
 
 
 def _may_be_named(written: _Written, name: str, set_apart: Collection[str]) -> bool:
-    """Say whether a case may have a name: its own, with values in it and axes appended."""
+    """Return whether a name fits a case: its template with any values, and axes appended."""
     pattern = placeholders_as(written.name, ".*")
     axes = "|".join(map(re.escape, {*written.axes, *set_apart}))
     if axes:

@@ -1,7 +1,7 @@
-"""The parameters that each kind of workload has, and their validation with places.
+"""The parameters of each kind of workload, and their validation with places.
 
 A *leaf* is a parameter without parts; the parts of a nested one are named with a dot
-(`window.steps`), so that defaults, cases, axes and `--set` merge leaf by leaf.
+(`window.steps`). Defaults, cases, axes and `--set` therefore merge leaf by leaf.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 @cache
 def leaves(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The parameters of a model by their dotted names."""
+    """Return the parameters of a model by their dotted names."""
     found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -42,7 +42,7 @@ class Vocabulary:
         suite: the suite.
 
     Raises:
-        UsageError: for a parameter whose type no config can have, naming its kind.
+        UsageError: for a parameter with a type that no config can give, naming its kind.
     """
 
     def __init__(self, suite: Suite) -> None:
@@ -66,11 +66,11 @@ class Vocabulary:
                 self._parts.setdefault(outer, []).append(part)
 
     def parts_of(self, name: str) -> tuple[str, ...]:
-        """Names of the parts of a nested parameter, such as `window`; empty for any other."""
+        """Return the parts of a nested parameter, such as `window`; empty for any other."""
         return tuple(self._parts.get(name, ()))
 
     def is_parameter(self, name: str) -> bool:
-        """Whether some kind has this parameter, as a leaf or as a nested one."""
+        """Return whether some kind has this parameter, as a leaf or as a nested one."""
         return name in self.leaves or name in self._parts
 
     @property
@@ -90,7 +90,7 @@ class Vocabulary:
         return next(numbers, self.leaves[0])
 
     def kinds_with(self, name: str) -> list[str]:
-        """The kinds of workload that have a parameter."""
+        """Return the kinds of workload that have a parameter."""
         return [
             kind
             for kind, model in self.kinds.items()
@@ -98,15 +98,15 @@ class Vocabulary:
         ]
 
     def having_text(self, name: str) -> str:
-        """The kinds of workload that have a parameter, in words: `uniform, batch and spread`."""
+        """Return the kinds that have a parameter, in words: `uniform, batch and spread`."""
         return listed(self.kinds_with(name))
 
     def replaced_by(self, key: str, value: Located) -> tuple[str, ...]:
-        """Parameters of lower layers, such as defaults, that a parameter makes void."""
+        """Return the parameters of lower layers, such as defaults, that a parameter overrides."""
         return self.suite.replaced_by(key, value.value)
 
     def flatten(self, key: str, entry: Entry, problems: Problems) -> Iterator[tuple[str, Entry]]:
-        """The leaves of a parameter as a config gives it; wrong nested ones become problems."""
+        """Yield the leaves of a parameter as a config gives it; report invalid nested ones."""
         parts = self.parts_of(key)
         if not parts:
             yield key, entry
@@ -132,7 +132,7 @@ class Vocabulary:
 def validate(
     model: type[ModelT], entries: Mapping[str, Entry], place: Place, problems: Problems
 ) -> ModelT | None:
-    """Builds a model from leaves; what is wrong is located at the leaf, else at `place`."""
+    """Build a model from leaves; report each error at its leaf, or else at `place`."""
     data: dict[str, Any] = {}
     for name, entry in entries.items():
         outer, _, part = name.partition(".")
@@ -148,12 +148,12 @@ def validate(
 
 
 def is_list(field: FieldInfo) -> bool:
-    """Whether a parameter is a list, and nothing else."""
+    """Return whether a parameter is a list, and nothing else."""
     return get_origin(field.annotation) is list
 
 
 def _with_members(field: FieldInfo | None, value: Any) -> Any:
-    """The value, with names in a list turned into choices; unknown names stay as they are."""
+    """Return the value, with names in a list as enum members; unknown names stay as they are."""
     choices = _choices(field.annotation) if field is not None else None
     if choices is None or not isinstance(value, list):
         return value
@@ -162,7 +162,7 @@ def _with_members(field: FieldInfo | None, value: Any) -> Any:
 
 
 def _choices(annotation: Any) -> type[StrEnum] | None:
-    """The enum of a list's items, if it has named choices."""
+    """Return the enum of a list's items, if it has named choices."""
     arguments = get_args(annotation) if get_origin(annotation) is list else ()
     if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], StrEnum):
         return arguments[0]
@@ -212,7 +212,7 @@ def _leaf_of(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:
 def _wrong_values(
     leaf: str, located: Located, positions: Iterable[int]
 ) -> Iterator[tuple[str, Located]]:
-    """The wrong items of a list if only some are wrong, else the whole value."""
+    """Yield the wrong items of a list if only some are wrong, else the whole value."""
     wrong = sorted(set(positions))
     if not wrong or not isinstance(located.value, list):
         yield leaf, located
@@ -234,7 +234,7 @@ def _advice(value: object) -> str:
 def _memory_for(
     model: type[BaseModel], leaf: str, value: object, entries: Mapping[str, Entry]
 ) -> str:
-    """What the suite adds to the refusal of a size, such as the memory that it would take."""
+    """Return the suite's addition to the refusal of a size, such as the memory it would take."""
     if type(value) is not int or not issubclass(model, WorkloadParameters):
         return ""
     given = {name: entry.located.plain() for name, entry in entries.items()}
@@ -245,7 +245,7 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def expectation(field: FieldInfo) -> str:
-    """What a parameter may be, in words."""
+    """Describe the valid values of a parameter in words."""
     if is_list(field) and _choices(field.annotation) is None:
         return f"a list, each {_expected(get_args(field.annotation)[0], ())}"
     return _expected(field.annotation, field.metadata)

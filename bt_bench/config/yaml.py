@@ -1,7 +1,7 @@
-"""Reads YAML 1.2 into plain values that know where they were written.
+"""YAML 1.2 as plain values that know their places in the source.
 
-The nodes that ruamel.yaml composes are turned into values here and not by its own constructors,
-because those stop at the first duplicate key and forget the places of scalars.
+The nodes that ruamel.yaml composes are converted here instead of by its own constructors, which
+stop at the first duplicate key and lose the places of scalars.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ MAX_VALUES = 200_000
 """More values than any sane config has; aliases of aliases can name billions in a few lines."""
 
 MAX_DEPTH = 100
-"""Deeper nesting than any config needs, counting what aliases and merges lead to."""
+"""Deeper nesting than any config needs; levels behind aliases and merges count."""
 
 MAX_BITS = 3320
-"""Of whole numbers, some thousand digits; Python refuses to print much longer ones."""
+"""Bits of the largest integer: about a thousand digits; Python cannot print much longer ones."""
 
 _TAG = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
 class Located:
-    """A value and where it was written. Lists hold `Located`, mappings `Entry`."""
+    """A value and its place in the source. Lists hold `Located`, mappings hold `Entry`."""
 
     value: str | int | float | bool | list[Located] | dict[str, Entry] | None
     place: Place
 
     def plain(self) -> Any:
-        """The value without places, as `json.loads` would give it."""
+        """Return the value without places, as `json.loads` would return it."""
         if isinstance(self.value, list):
             return [item.plain() for item in self.value]
         if isinstance(self.value, dict):
@@ -49,18 +49,19 @@ class Located:
 
 @dataclass(frozen=True)
 class Entry:
-    """The value of a key, and where the key itself was written."""
+    """The value of a key, and the place of the key itself."""
 
     located: Located
     key_place: Place
 
 
 def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
-    """Parses a document; `None` when it is empty.
+    """Parse a document; return `None` if it is empty.
+
+    Duplicate keys are added to `problems`, and the first one counts.
 
     Raises:
-        UsageError: when the text is not YAML, or has values that a config cannot have. Duplicate
-            keys are added to `problems`, and the first one counts.
+        UsageError: if the text is not YAML, or has values that no config can have.
     """
     yaml: Any = YAML(typ="safe", pure=True)
     _limit_depth(yaml, source)
@@ -87,7 +88,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
 
 
 def _limit_depth(yaml: Any, source: str) -> None:
-    """Makes the composer stop where nesting is too deep, before it recurses further."""
+    """Make the composer stop where nesting is too deep, before it recurses further."""
     compose_node = yaml.composer.compose_node
     depth = 0
 
@@ -113,7 +114,7 @@ def _depth_message(place: Place) -> str:
 
 
 def _is_nothing(node: Node) -> bool:
-    """Whether no value was written; it would get the place of the next token."""
+    """Return whether no value was written; such a node has the place of the next token."""
     return isinstance(node, ScalarNode) and node.value == "" and node.tag == _TAG + "null"
 
 
@@ -136,7 +137,7 @@ def _reader_message(error: YAMLError, text: str, source: str) -> str:
 
 
 class _Converter:
-    """Converts nodes to `Located` values; those it cannot convert are problems, and `broken`."""
+    """A converter of nodes to `Located` values; nodes that it cannot convert set `broken`."""
 
     def __init__(self, constructor: Any, source: str, problems: Problems) -> None:
         self._constructor = constructor
@@ -190,7 +191,7 @@ class _Converter:
         text = str(node.value)
         kind = str(node.tag).removeprefix(_TAG)
         if kind in ("str", "timestamp", "merge", "value"):
-            # Line breaks are well, and so are bytes of a file's name that are no UTF-8.
+            # Line breaks are allowed, and so are bytes of file names that are not UTF-8.
             rest = re.sub("[\n\t\udc80-\udcff]", "", text)
             if any(unicodedata.category(char) in ("Cc", "Cs") for char in rest):
                 return self._break(place, "text has a control character; remove it")
@@ -234,7 +235,7 @@ class _Converter:
         return merged | own
 
     def _merge(self, node: Node, merged: dict[str, Entry]) -> None:
-        """Adds the keys of `<<: *name` or `<<: [*one, *two]`; earlier mappings win."""
+        """Add the keys of `<<: *name` or `<<: [*one, *two]`; earlier mappings win."""
         located = self.convert(node)
         mappings = located.value if isinstance(located.value, list) else [located]
         for mapping in mappings:

@@ -1,4 +1,4 @@
-"""What the harness asks of a suite, and how suites are found; `docs/suites.md` teaches it."""
+"""The interface between the harness and suites, and the lookup of suites; see `docs/suites.md`."""
 
 from __future__ import annotations
 

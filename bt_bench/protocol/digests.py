@@ -1,4 +1,4 @@
-"""A digest of host data, by which equal workloads are recognised."""
+"""A digest of host data, which identifies equal workloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def digest_of(*values: object) -> str:
-    """SHA-256 over values and all that is in them: equal digests are equal data.
+    """Return the SHA-256 over values and all that is in them: equal digests mean equal data.
 
     Args:
         values: numbers, text, None, numpy arrays, and lists, tuples, sets, mappings and

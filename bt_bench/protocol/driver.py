@@ -1,6 +1,6 @@
-"""How a suite drives a variant, and how it checks one: the parts that need a device.
+"""Drivers of variants and trials that check them: the parts of a suite that need a device.
 
-This module loads no torch; the suites' own subclasses do, when a worker asks for them.
+This module does not load torch; the suites' own subclasses do when a worker asks for them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ Guard = Callable[..., AbstractContextManager[None]]
 """Keeps interpreted kernels within the tensors of a variant and of the other arguments."""
 
 Through = Callable[[Any, Operation, Callable[[], object]], object]
-"""Makes a call of an operation of a variant as it was timed, and returns what the call returned."""
+"""Calls an operation of a variant the way it was timed, and returns the call's result."""
 
 
 class MismatchError(Exception):
-    """A buffer or result of a variant is not what it must be."""
+    """A buffer or result of a variant differs from the expected one."""
 
 
 def plainly(_variant: Any, _operation: Operation, call: Callable[[], object]) -> object:
-    """Just makes the call."""
+    """Make the call, and return its result."""
     return call()
 
 
 class Driver(ABC):
     """A variant, set up in the state before the first step of a workload.
 
-    One is made for each instance of a variant. Whatever it does before it returns a call is not
-    timed.
+    There is one driver for each instance of a variant. Only the calls that it returns are timed.
 
     Attributes:
         variant: the variant's object. If it names `launch_paths`, its `launch_path` is set before
@@ -45,22 +44,22 @@ class Driver(ABC):
 
     Args:
         variant: class of the variant.
-        workload: what it is driven through.
-        device: where its tensors live.
+        workload: the workload to drive it through.
+        device: the device of its tensors.
     """
 
     variant: Any
     tolerances: ClassVar[Mapping[str, tuple[float, float]]] = {}
-    """Per output that may differ from the reference's: relative and absolute tolerance."""
+    """Relative and absolute tolerance of each output that may differ from the reference's."""
 
     @abstractmethod
     def __init__(self, variant: type[Any], workload: Any, device: torch.device) -> None: ...
 
     @classmethod
     def like(cls, first: Any, variant: type[Any], workload: Any, device: torch.device) -> Driver:
-        """Another instance of a variant, in the state before the first step; here set up anew.
+        """Create another instance of a variant, in the state before the first step.
 
-        A driver may make it quicker with what the first one knows.
+        This method sets it up anew; a driver may reuse data of the first instance to be quicker.
 
         Args:
             first: the driver of the first instance, in any state.
@@ -73,17 +72,17 @@ class Driver(ABC):
     @classmethod
     @abstractmethod
     def inputs_on(cls, device: torch.device, workload: Any) -> list[Any]:
-        """The inputs of each step on the device, where an engine has them already.
+        """Return the inputs of each step on the device, where an engine already has them.
 
         All arms of a case share them, so a variant must only read them.
         """
 
     @abstractmethod
     def call(self, operation: Operation, step: Any) -> Callable[[], object]:
-        """The call that performs an operation, ready to be made: only the call itself is timed.
+        """Return the call that performs an operation, ready to be made; only that is timed.
 
-        Some measurements make a call several times on one step: each must do what the first did,
-        unless the operation consumes what was staged, in which case it is staged again.
+        Some measurements make a call several times on one step. Each call must do the same as the
+        first, unless the operation consumes staged data; then it is staged again.
 
         Args:
             operation: one of the suite's.
@@ -92,119 +91,122 @@ class Driver(ABC):
 
     @abstractmethod
     def rewind(self) -> None:
-        """Puts back the state before the first step; need not wait for the device."""
+        """Restore the state before the first step; this need not wait for the device."""
 
     def prepare(self, operation: Operation, step: Any) -> None:  # noqa: B027  # optional
-        """Does what must precede an operation in its step, after staging; it is not timed."""
+        """Do the untimed work that must precede an operation in its step, after staging."""
 
     def finish(self, operation: Operation) -> None:  # noqa: B027  # optional
-        """Does what a step still lacks after an operation; it is not timed."""
+        """Do the untimed work that a step still lacks after an operation."""
 
     def may_be_empty(self, operation: Operation, step: Any) -> bool:
-        """Whether a call may launch nothing on this step, such as one without any work.
+        """Return whether a call may launch nothing on this step, such as for lack of work.
 
-        Of other steps, a profiler that recorded no launch has lost its records.
+        On any other step, a profiler that recorded no launch has lost its records.
         """
         return False
 
     def undo(self) -> Callable[[], object]:
-        """A call that puts back what the host knows, so that a step can be staged once more."""
+        """Return a call that restores the host's state, so a step can be staged once more."""
         return _nothing
 
     @classmethod
     def with_other_contents(cls, workload: Any, rng: np.random.Generator) -> Any | None:
-        """A workload of the same sizes with other contents, which `take` accepts.
+        """Return a workload of the same sizes with other contents, which `take` accepts.
 
-        `None`: there is none, and an instance can only be checked on what it was timed with. Then
-        results that a variant remembers, rather than works out, look right.
+        Without one (`None`), an instance can only be checked on the inputs it was timed with. Then
+        a variant that remembers results instead of computing them looks right.
         """
         return None
 
     def take(self, workload: Any, steps: Sequence[Any]) -> Sequence[Any]:
-        """Puts the instance before the first step of a workload from `with_other_contents`.
+        """Put the instance before the first step of a workload from `with_other_contents`.
 
-        `rewind` puts it back to its own. This is not timed. What differs has to be in the state
-        and in what is staged: all arms share the tensors of `steps`, which nobody may write to.
+        `rewind` returns it to its own workload. This is not timed. Only the state and the staged
+        data may differ: all arms share the tensors of `steps`, and nobody may write to these.
 
         Args:
-            workload: made from the one that the instance was set up with.
-            steps: the inputs that are timed.
+            workload: made from the workload that the instance was set up with.
+            steps: the timed inputs.
 
         Returns:
             The inputs of the workload, in the same tensors.
 
         Raises:
-            NotImplementedError: by default, as `with_other_contents` never asks for it then.
+            NotImplementedError: by default, as it is not called without `with_other_contents`.
         """
         raise NotImplementedError(f"{type(self).__name__} takes no other contents")
 
     def replayed(self, call: Callable[[], object]) -> None:  # noqa: B027  # optional
-        """Tells the variant that a captured call was replayed, since it does not see that."""
+        """Notify the variant that a captured call was replayed, which it cannot see itself."""
 
-    # What the common check needs; a suite with a trial of its own need not give it.
+    # For the common check; a suite with a trial of its own need not define these.
 
     trial: ClassVar[type[Trial] | None] = None
-    """How variants are checked; `None`: by `outputs`, `state` and `inputs_of`."""
+    """The class that checks variants; `None`: a check by `outputs`, `state` and `inputs_of`."""
 
     def outputs(self) -> Mapping[str, torch.Tensor]:
-        """Everything that the operations write afresh in each step, whole, by name.
+        """Return all tensors that the operations write afresh in each step, whole, by name.
 
-        It is filled with garbage before each step, and compared whole with the reference's after
-        it: what an operation must not write has to keep the garbage. The tensors must be the same
-        ones for as long as the driver lives, since a captured graph holds their addresses.
+        They are filled with garbage before each step, and compared whole with the reference's after
+        it: elements that an operation must not write have to keep the garbage. The tensors must
+        stay the same for the driver's lifetime, since a captured graph holds their addresses.
         """
         return {}
 
     def state(self) -> Mapping[str, torch.Tensor]:
-        """What operations change and later steps read, whole, by name; compared after each step.
+        """Return the tensors that operations change and later steps read, whole, by name.
 
-        The tensors must be the same ones for as long as the driver lives.
+        They are compared after each step, and must stay the same for the driver's lifetime.
         """
         return {}
 
     def inputs_of(self, step: Any) -> Mapping[str, torch.Tensor]:
-        """The tensors of a step by name, which must not be changed."""
+        """Return the tensors of a step by name; they must not be changed."""
         return {}
 
     def results(self, operation: Operation, step: Any) -> Mapping[str, torch.Tensor] | None:
-        """What a call must return: views of outputs by name, in the order of the returned tuple.
+        """Return the required results: views of outputs by name, in the returned tuple's order.
 
-        A single tensor is returned as such. `None`: what is returned does not matter.
+        A call returns a single tensor as such. `None`: the result of the call does not matter.
         """
         return None
 
     @classmethod
     def undefined_on(cls, variant: type[Any], workload: Any) -> str | None:
-        """What a variant leaves undefined on a workload, as the reason not to run it."""
+        """Return why a variant is not run on a workload, if it leaves something undefined there."""
         return None
 
     @classmethod
     def tamed(cls, workload: Any, variant: type[Any]) -> Any:
-        """A conformance workload without what a variant leaves undefined; usually the same one."""
+        """Return a conformance workload without anything that a variant leaves undefined.
+
+        Usually it is the same workload.
+        """
         return workload
 
     @classmethod
     def differences_of(cls, variant: type[Any]) -> list[str]:
-        """Names of the definitions of its own that a variant is checked by; usually none."""
+        """Return the names of a variant's own definitions that it is checked by; usually none."""
         return []
 
 
 def _nothing() -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 class Trial(ABC):
-    """One pass of a check through a workload: the reference beside variants.
+    """One pass of a check through a workload: variants beside the reference.
 
-    What it keeps of a variant is called its subject here.
+    The trial's record of a variant is called its subject here.
 
     Args:
         reference: class of the reference.
-        workload: what is checked.
+        workload: the workload to check on.
         device: where the variants run; the reference runs on the CPU.
         rng: for other contents, garbage and poison; `None`: the workload as it is, on the very
             inputs that were timed.
-        paths: the paths of the operations that are checked.
+        paths: the paths of the operations to check.
     """
 
     @abstractmethod
@@ -220,22 +222,22 @@ class Trial(ABC):
     @property
     @abstractmethod
     def num_steps(self) -> int:
-        """Steps of the pass."""
+        """Number of steps of the pass."""
 
     @abstractmethod
     def begin(self, variant: type[Any], guard: Guard) -> Any:
-        """Sets a variant up, and returns its subject."""
+        """Set up a variant, and return its subject."""
 
     @abstractmethod
     def resume(self, driver: Any) -> Any:
-        """The subject of a variant that has been timed, before its first step again."""
+        """Return the subject of a variant that has been timed, back before its first step."""
 
     @abstractmethod
     def expect(self, index: int) -> Any:
-        """Runs the reference through a step, and returns what must hold after it."""
+        """Run the reference through a step, and return the state expected after it."""
 
     def way(self, subject: Any, index: int) -> str:
-        """How a step is staged, for messages, where there are several ways."""
+        """Return how a step is staged, for messages; empty if there is only one way."""
         return ""
 
     @abstractmethod
@@ -249,7 +251,7 @@ class Trial(ABC):
         guard: Guard,
         inputs: Any | None = None,
     ) -> None:
-        """Runs a subject through a step, and compares everything.
+        """Run a subject through a step, and compare everything.
 
         Args:
             subject: from `begin` or `resume`.
@@ -258,7 +260,7 @@ class Trial(ABC):
             expected: from `expect`.
             through: makes each call.
             guard: holds while the variant runs.
-            inputs: those that were timed; `None`: fresh ones, of its own.
+            inputs: the inputs that were timed; `None`: fresh ones.
 
         Raises:
             MismatchError: naming the first thing that differs.
@@ -267,25 +269,25 @@ class Trial(ABC):
     def refill(  # noqa: B027  # optional
         self, subject: Any, path: Path, expected: Any, result: object
     ) -> None:
-        """Fills what a call returned with what outputs held before the step.
+        """Overwrite a call's result with the contents that the outputs had before the step.
 
-        After that only a call that does all of its work is right once more. Where a trial does not
-        offer it, calls that are repeated are checked less well.
+        After that, a repeated call is only right if it does all of its work. If a trial does not
+        offer this, repeated calls are checked less well.
 
         Args:
-            subject: whose call it was.
-            path: of the operation.
+            subject: the subject that made the call.
+            path: path of the operation.
             expected: from `expect`.
-            result: what the call returned.
+            result: the call's result.
         """
 
     def further(self) -> Iterator[tuple[str, Callable[[Any, Guard], None]]]:
-        """What is tried after the steps: a title, and what does it to a subject."""
+        """Yield checks for after the steps: a title, and a function that runs it on a subject."""
         yield from ()
 
     @abstractmethod
     def compared(self, subject: Any) -> Sequence[str]:
-        """Names of what is compared, for the report."""
+        """Return the names of everything compared, for the report."""
 
     def tolerant(self, subject: Any) -> Sequence[str]:
         """Return the names of the compared buffers that may differ by a tolerance; here none.

@@ -1,4 +1,4 @@
-"""How a suite makes up scenarios: sequences of calls that no workload has, found by number."""
+"""Scenarios of a suite: sequences of calls that no workload has, found by number."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Floats:
-    """Contents in floating point, which need not be the same to the last bit.
+    """Floating-point contents that need not match to the last bit.
 
     Args:
-        values: of the contents.
-        relative: how far they may be off, by the size of what is expected.
-        absolute: what is added to that.
+        values: the expected values.
+        relative: tolerance relative to the size of the expected value.
+        absolute: tolerance added to that.
     """
 
     values: np.ndarray[Any, Any]
@@ -34,7 +34,10 @@ class Floats:
     absolute: float = 0.0
 
     def off(self, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Which elements of an array of the same shape are too far from these. NaN equals NaN."""
+        """Return a mask of the elements of an equally shaped array that are out of tolerance.
+
+        NaN equals NaN.
+        """
         mine, theirs = (each.astype(np.float64) for each in (found, self.values))
         with np.errstate(invalid="ignore", over="ignore"):
             close = np.isclose(mine, theirs, self.relative, self.absolute, equal_nan=True)
@@ -46,18 +49,18 @@ Contents = np.ndarray[Any, Any] | Floats | str
 """An array of integers, which have to be equal; floats; or a fact as text."""
 
 Seen = Mapping[str, Contents]
-"""What is seen after a call, by name."""
+"""Contents observed after a call, by name."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a scenario is made from; equal ones make equal scenarios.
+    """The origin of a scenario; equal sources make equal scenarios.
 
     Args:
-        seed: of the run.
-        number: of the scenario, from 0.
-        features: those of the variant; the scenario needs no other.
-        sizes: numbers that the variant's own code names, at which it may change its ways.
+        seed: seed of the run.
+        number: number of the scenario, from 0.
+        features: features of the variant; the scenario needs no other.
+        sizes: numbers in the variant's own code, at which its behaviour may change.
         deep: whether scenarios may take seconds rather than a fraction of one.
     """
 
@@ -68,23 +71,23 @@ class Source:
     deep: bool = False
 
     def rng(self) -> np.random.Generator:
-        """The random numbers of the scenario."""
+        """Return the scenario's random number generator."""
         return np.random.default_rng([self.seed, self.number])
 
 
 class Cut(StrEnum):
-    """Name how a scenario was made smaller."""
+    """Ways to make a scenario smaller."""
 
     SMALLER = "smaller"  # one of those that `Explorer.smaller` yields
-    UNTIL = "until"  # without what comes after a call
+    UNTIL = "until"  # cut off after a call
 
 
 class Change(NamedTuple):
     """One step from a scenario to a smaller one.
 
     Args:
-        cut: how.
-        number: which of the smaller ones, or the place of the last call that is left; from 0.
+        cut: the kind of step.
+        number: index among the smaller scenarios, or of the last call that is kept; from 0.
     """
 
     cut: Cut
@@ -93,11 +96,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Say how a scenario is made. It needs nothing of the variant, and so outlives edits of that.
+    """Instructions for making a scenario; they need no variant, and so outlive its edits.
 
     Args:
-        source: of the scenario as it was drawn.
-        changes: that made it smaller, in their order.
+        source: the scenario's source, as drawn.
+        changes: the changes that made it smaller, in their order.
     """
 
     source: Source
@@ -105,72 +108,72 @@ class Recipe:
 
 
 class Player(ABC):
-    """Plays a scenario on a variant or on the reference; where torch may be loaded."""
+    """A player of scenarios on a variant or on the reference, where torch may be loaded."""
 
     not_tried: Sequence[str] = ()
-    """Lists what the last play left out of its scenario, for lack of memory or the like."""
+    """Parts of its scenario that the last play left out, for lack of memory or the like."""
 
     @abstractmethod
     def play(
         self, variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None
     ) -> Iterator[Seen]:
-        """Makes the calls of a scenario one by one.
+        """Make the calls of a scenario one by one.
 
         Args:
             variant: class of the variant, or of the reference.
             scenario: from the suite's explorer.
             device: where the variant's tensors live.
-            guard: holds while code of the variant runs; `None` for the reference, which is not
-                asked for what has to be refused.
+            guard: holds while code of the variant runs; `None` for the reference, which skips
+                calls that must be refused.
 
         Yields:
-            After each call whatever must be the same for the variant and the reference.
+            After each call, everything that must be the same for the variant and the reference.
         """
 
 
 class Explorer(ABC):
-    """Makes scenarios of a suite. Like `suite.py`, its module must not load torch.
+    """A maker of a suite's scenarios. Like `suite.py`, its module must not load torch.
 
     A scenario is any object that can be pickled.
     """
 
     @abstractmethod
     def scenario(self, source: Source) -> Any:
-        """The scenario that a source makes: legal calls, and some that have to be refused."""
+        """Return the scenario of a source: legal calls, and some that must be refused."""
 
     def abilities(self, variant: type[Any]) -> frozenset[str]:
-        """What else decides which calls it gets, by names that stand among its features then."""
+        """Return further traits that decide which calls a variant gets, to add to its features."""
         return frozenset()
 
     def unexplored(self, variant: type[Any]) -> str:
-        """Why there are no scenarios for a variant; empty: there are."""
+        """Return why there are no scenarios for a variant; empty if there are some."""
         return ""
 
     @abstractmethod
     def title(self, scenario: Any) -> str:
-        """A few words on it, for messages."""
+        """Return a few words on a scenario, for messages."""
 
     def is_large(self, scenario: Any) -> bool:
-        """Tell whether it takes so much memory that no other of its kind may be played beside it.
+        """Return whether a scenario takes so much memory that no large one may play beside it.
 
-        Its player has to give that memory back to the device.
+        Its player has to return that memory to the device.
         """
         return False
 
     @abstractmethod
     def lines(self, scenario: Any) -> Sequence[str]:
-        """How it is set up, and then its calls, a line each."""
+        """Return how a scenario is set up and then its calls, a line each."""
 
     @abstractmethod
     def smaller(self, scenario: Any) -> Iterator[Any]:
-        """Scenarios that are a little simpler, the boldest first; all have to be legal too."""
+        """Yield slightly simpler scenarios, the boldest first; all have to be legal too."""
 
     def until(self, scenario: Any, place: int) -> Any:
-        """Return the scenario without what comes after a call; as it is, where none can be cut.
+        """Return the scenario cut off after a call; unchanged if it cannot be cut.
 
         Args:
-            scenario: to be cut.
-            place: of the last call that is kept, from 0, as the player counts them.
+            scenario: the scenario to cut.
+            place: index of the last call to keep, from 0, as the player counts them.
         """
         return scenario
 
@@ -178,7 +181,7 @@ class Explorer(ABC):
         """Make the scenario of a recipe.
 
         Raises:
-            UsageError: if its changes do not fit the scenarios of this version.
+            UsageError: if the recipe's changes do not fit the scenarios of this version.
         """
         scenario = self.scenario(recipe.source)
         for cut, number in recipe.changes:
@@ -195,4 +198,4 @@ class Explorer(ABC):
 
     @abstractmethod
     def player(self) -> Player:
-        """Plays scenarios; it may load torch, so import it in here."""
+        """Return a player of scenarios; it may load torch, so import it in here."""

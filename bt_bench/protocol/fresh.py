@@ -1,6 +1,6 @@
-"""Loads modules from their sources as they are now, never from cached bytecode.
+"""Loading of modules from their current sources, never from cached bytecode.
 
-Bytecode may be tracked, be made of another source, and say that nobody need compare the two.
+Bytecode may be tracked, come from another source, and be marked as not to be compared with it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 class FreshSourceLoader(SourceFileLoader):
-    """Compiles a module's source whenever it is loaded.
+    """A loader that compiles a module's source whenever it is loaded.
 
     Python takes cached bytecode for current if the source has the same size, and the same time to
-    the second. A file that a script changes and runs at once may have both, and be another.
+    the second. A file that a script changes and runs at once may have both and yet differ.
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the source as it is now; nothing is cached either."""
+        """Return the code of the source as it is now; nothing is cached either."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
 
 def load_only_sources() -> None:
-    """Have all modules of this process that are not installed loaded from their sources."""
+    """Make this process load all modules that are not installed from their sources."""
     if not any(isinstance(finder, _Fresh) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Fresh())
 
 
 class _Fresh(MetaPathFinder):
-    """Lets all other finders search, and loads what they find from its source."""
+    """A finder that lets all others search, and loads the modules they find from source."""
 
     def __init__(self) -> None:
         self._searching = threading.local()
@@ -49,7 +49,7 @@ class _Fresh(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module as the others do; a search by another such finder is left to it."""
+        """Find a module as the other finders do; return `None` if one of them asks meanwhile."""
         if getattr(self._searching, "now", False):
             return None
         self._searching.now = True
@@ -85,7 +85,7 @@ def _is_installed(folder: str) -> bool:
 
 @cache
 def _installed() -> frozenset[Path]:
-    """Return where what is installed lies, whose bytecode saves seconds, and the tool itself."""
+    """Return the folders of installed code, whose bytecode saves seconds, and the tool's own."""
     folders = {*site.getsitepackages(), site.getusersitepackages()}
     folders |= {sysconfig.get_path(name) for name in _INSTALLED}
     return frozenset({Path(os.path.realpath(folder)) for folder in folders} | {_TOOL})

@@ -1,6 +1,7 @@
-"""A user's suite as a process sees it that runs none of its code: what the suite's own one tells.
+"""A user's suite as seen by a process that runs none of its code.
 
-The functions whose names begin with `told` or `_ask` run where the suite does.
+All data comes from the suite's own process, where the functions run whose names begin with `told`
+or `_ask`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bt_bench.results import Noun
 
 
 class SuiteFacts(Noun):
-    """What a suite declares; see `Suite`."""
+    """The declarations of a suite; see `Suite`."""
 
     protocol: int
     name: str
@@ -42,7 +43,7 @@ class SuiteFacts(Noun):
 
 
 def told_of(ref: SuiteRef) -> SuiteFacts:
-    """Return what a suite declares."""
+    """Return the declarations of a suite."""
     suite: Suite = suite_at(ref)
     with running(suite, "a property of SUITE"):
         return SuiteFacts.model_validate(
@@ -54,8 +55,8 @@ class HostedSuite(Suite):
     """A suite whose code runs in another process.
 
     Args:
-        ref: where it is.
-        facts: what it declares.
+        ref: the suite.
+        facts: its declarations.
     """
 
     def __init__(self, ref: SuiteRef, facts: SuiteFacts) -> None:
@@ -85,7 +86,7 @@ class HostedSuite(Suite):
         return self._facts.configs
 
     def _refused(self, *_args: Any, **_named: Any) -> Any:
-        """Refuse: what it returns or takes is of the suite's own classes."""
+        """Refuse the call: its arguments or results are of the suite's own classes."""
         raise _elsewhere(self)
 
     driver = conformance = explorer = describe = commands = _refused
@@ -110,7 +111,7 @@ def _ask_is_opponent(ref: SuiteRef, name: str) -> bool:
 
 
 class _OpponentFacts(Noun):
-    """An `Opponent`, whose source is only passed on."""
+    """An `Opponent` as data; its source is only passed on."""
 
     summary: str
     adapter: Path
@@ -121,14 +122,14 @@ class _OpponentFacts(Noun):
 
 
 class _OpponentsFacts(Noun):
-    """The opponents that are there, and why others are not."""
+    """The available opponents, and the reasons why others are not."""
 
     entries: dict[str, _OpponentFacts]
     absent: dict[str, str]
 
 
 class _HostedSource:
-    """The code of others that a variant wraps, which workers are sent."""
+    """The third-party code that a variant wraps, in the form that workers receive."""
 
     def __init__(self, facts: _OpponentFacts) -> None:
         self.root = facts.root
@@ -199,12 +200,12 @@ class HostedParameters(WorkloadParameters):
     of two trees.
 
     Args:
-        suite: where the suite is.
+        suite: the suite.
         values: the parameters themselves.
-        named_files: those of them that are paths of files.
+        named_files: names of the parameters that are paths of files.
         needed: the features of the workload.
         size: memory of a variant, in bytes.
-        programs: of all steps.
+        programs: number of programs of all steps.
     """
 
     suite: SuiteRef
@@ -216,7 +217,7 @@ class HostedParameters(WorkloadParameters):
 
     @classmethod
     def of(cls, parameters: WorkloadParameters) -> Self:
-        """Return what another process is told of parameters."""
+        """Return parameters as data for another process."""
         values = parameters.model_dump()
         with running(suite_of(parameters), "features of the parameters"):
             return cls(
@@ -264,17 +265,17 @@ class HostedParameters(WorkloadParameters):
         at_suite(self.suite, _ask_to_read, self)
 
     def build(self) -> NoReturn:
-        """Refuse: a workload is of classes of the suite."""
+        """Refuse to build: a workload is of the suite's own classes."""
         raise _elsewhere(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare the parameters themselves."""
+        """Compare the kind and the parameters, but not the suite's place."""
         if not isinstance(other, HostedParameters):
             return NotImplemented
         return (self.workload, self.values) == (other.workload, other.values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle them as the parameters that they are where the suite is."""
+        """Pickle as the suite's own parameters, which are restored where the suite runs."""
         return revived, (self.suite, self.workload, {"workload": self.workload, **self.values})
 
     @model_serializer

@@ -1,8 +1,8 @@
-"""Where code of a user's suite runs: in a process of its own, which answers with data.
+"""Processes for users' suites: each suite's code runs in its own process, which answers with data.
 
 A process that decides on something, such as the exit code of a command, imports no code of users:
-it would have to trust all of it. What it needs of a suite is computed by functions of bt-bench that
-run where the suite is. Suites that come with bt-bench are its own code, and run anywhere.
+it would have to trust all of it. Functions of bt-bench run in the suite's process and compute the
+data that it needs. Suites that come with bt-bench are its own code, and run anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _processes: dict[SuiteRef, _SuiteProcess] = {}
 
 
 def run_suites_here() -> None:
-    """Let code of users' suites run in this process; it must not decide on anything then."""
+    """Let users' suites run in this process, which must not decide on anything from then on."""
     global _here
     _here = True
 
@@ -55,13 +55,13 @@ def at_suite(
 
     Args:
         ref: the suite.
-        function: of a module of bt-bench; it returns data that `pack` of `bt_bench.base.processes`
-            takes.
-        args: which can be pickled.
-        kwargs: likewise.
+        function: a function of a bt-bench module; it returns data that `pack` of
+            `bt_bench.base.processes` takes.
+        args: its positional arguments, which can be pickled.
+        kwargs: its keyword arguments, likewise.
 
     Raises:
-        UsageError: if code of the suite ends its process; and whatever the function refuses.
+        UsageError: if the suite's code ends its process, or the function refuses its input.
         BtBenchError: for a defect of bt-bench.
     """
     if runs_here(ref):
@@ -94,7 +94,7 @@ class _Returned:
 
 @dataclass(frozen=True)
 class _Refused:
-    """The name of the class of an error for the user, and its message."""
+    """The class name and the message of an error for the user."""
 
     kind: str
     text: str
@@ -108,7 +108,7 @@ class _Broke:
 
 
 class _SuiteProcess:
-    """The process of one suite, in which functions are called one after the other."""
+    """The process of one suite, which runs one function after the other."""
 
     def __init__(self, ref: SuiteRef) -> None:
         from bt_bench.base.processes import Child
@@ -120,7 +120,7 @@ class _SuiteProcess:
         try:
             answer = self._answer((function, args, kwargs))
         except BaseException:
-            end_suite(self._ref)  # it may still be at work on what was asked
+            end_suite(self._ref)  # it may still be working on the request
             raise
         match answer:
             case _Returned():
@@ -150,7 +150,7 @@ class _SuiteProcess:
 
 
 def _serve(connection: Connection) -> None:
-    """Call what is asked for until the connection is closed."""
+    """Run the requested functions until the connection is closed."""
     from bt_bench.base.processes import answer, settle
 
     settle()
@@ -159,7 +159,7 @@ def _serve(connection: Connection) -> None:
     while (answered := _called(connection)) is not None:
         try:
             answer(connection, answered)
-        except TypeError as error:  # something that a suite has made
+        except TypeError as error:  # an object of the suite's own
             answer(connection, _Refused("UsageError", f"a suite must return plain data: {error}"))
 
 

@@ -1,4 +1,4 @@
-"""Loads suites: those that come with bt-bench, and a user's own from its folder."""
+"""Loading of suites: those that come with bt-bench, and a user's own from its folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _loaded: dict[SuiteRef, Suite] = {}
 
 
 def default_suite() -> Suite:
-    """Return the suite where none is named."""
+    """Return the suite that is used if none is named."""
     return load_suite(SuiteRef())
 
 
@@ -45,14 +45,14 @@ def loaded_suites() -> list[Suite]:
 
 
 def load_suite(ref: SuiteRef) -> Suite:
-    """Return a suite; once per process.
+    """Return a suite, loaded once per process.
 
-    Its `suite.py` is imported, which does not load torch. Where code of users does not run, the
-    suite that is returned has what its own process tells of it.
+    Its `suite.py` is imported, which does not load torch. Where users' code does not run, the
+    returned suite holds the data from its own process.
 
     Raises:
-        UsageError: naming file and line if it does not import, and what is wrong with it if it does
-            not follow the protocol.
+        UsageError: naming file and line if it does not import, and its defects if it does not
+            follow the protocol.
     """
     return _load(ref) if runs_here(ref) else _told(ref)
 
@@ -89,7 +89,7 @@ def _load(ref: SuiteRef) -> Suite:
 
 
 def _line_of_attribute(kind: type[Suite], problem: str) -> str:
-    """Return `:` and the line that gives a class the attribute that a problem begins with."""
+    """Return `:` and the line where a class sets the attribute that a problem begins with."""
     name = problem.partition(" ")[0]
     if name not in vars(kind):
         return ""
@@ -126,10 +126,10 @@ def _import(ref: SuiteRef) -> ModuleType:
 
 
 def driver_of(suite: Suite) -> type[Driver]:
-    """The class that drives variants of a suite; loads torch.
+    """Return the class that drives variants of a suite; this loads torch.
 
     Raises:
-        UsageError: naming file and line if it does not import, or what it lacks.
+        UsageError: naming file and line if it does not import, or the defect of the class.
     """
     return _driver_of(suite)
 
@@ -149,7 +149,7 @@ def _driver_of(suite: Suite) -> type[Driver]:
 
 
 def is_of_users_suite(path: Path) -> bool:
-    """Whether a file belongs to a loaded suite of a user, and not to its package of kernels."""
+    """Return whether a file belongs to a user's loaded suite, outside its package of kernels."""
     for ref in LOADED.values():
         if ref.folder is not None and path.is_relative_to(ref.folder):
             kernels = ref.folder / load_suite(ref).package
@@ -158,7 +158,7 @@ def is_of_users_suite(path: Path) -> bool:
 
 
 def loaded_files(suite: Suite) -> frozenset[str]:
-    """Files of the modules of a user's suite that are loaded, without links in their paths."""
+    """Return the files of a user's suite whose modules are loaded, with links resolved."""
     ref = ref_of_value(suite)
     files = (
         getattr(module, "__file__", None)
@@ -169,15 +169,15 @@ def loaded_files(suite: Suite) -> frozenset[str]:
 
 
 def source_sha256(suite: Suite) -> str:
-    """Digest of the suite's own modules and of its reference: what is measured and checked.
+    """Return the digest of the suite's own modules and of its reference.
 
-    Its other kernels have digests of their own.
+    These drive and check the variants. The suite's other kernels have digests of their own.
     """
     folder = folder_of(suite)
     kernels = folder / suite.package
     digest = hashlib.sha256()
     reference = _kernels_of(suite) / "variants" / "reference.py"
-    if reference.is_file():  # else it is missed where variants are looked for
+    if reference.is_file():  # a missing one is reported by the search for variants
         digest.update(reference.read_bytes())
     for path in sorted(folder.rglob("*.py")):
         if not path.is_relative_to(kernels) and is_regular(path):
@@ -186,22 +186,22 @@ def source_sha256(suite: Suite) -> str:
 
 
 def is_regular(path: Path) -> bool:
-    """Say whether a path leads to a file that can be read to its end: no folder, pipe or dead link.
+    """Return whether a path leads to a regular file, and not to a folder, pipe or dead link.
 
-    Unlike `Path.is_file`, it says no where it cannot find out.
+    Unlike `Path.is_file`, it returns `False` if it cannot find out.
     """
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def _kernels_of(suite: Suite) -> Path:
-    """The folder of a suite's package of kernels."""
+    """Return the folder of a suite's package of kernels."""
     if suite.kernels is not None:
         return suite.kernels / suite.package
     return package_folder(suite.package)
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of an installed package of kernels, which is not imported for that.
+    """Return the folder of an installed package of kernels, without importing it.
 
     Raises:
         UsageError: if it is not installed.
@@ -214,7 +214,7 @@ def package_folder(package: str) -> Path:
 
 
 def info_of(suite: Suite) -> SuiteInfo:
-    """What results keep of a suite."""
+    """Return the facts about a suite that results keep."""
     return SuiteInfo(
         name=suite.name,
         protocol=suite.protocol,

@@ -1,4 +1,4 @@
-"""Finds methods of a suite or a variant that are probably misspelt: nobody would call them."""
+"""Detection of misspelt methods of a suite or a variant, which nobody would call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OVERRIDE_ALIKE = 0.85
 
 
 def misspelt(found: type, base: type) -> Iterator[str]:
-    """Public methods of a class that look like one of the protocol, in a sentence each.
+    """Yield a sentence for each public method that resembles a protocol method not overridden.
 
     Args:
         found: the class.
@@ -34,14 +34,14 @@ def misspelt(found: type, base: type) -> Iterator[str]:
 
 
 def misspelt_overrides(found: type, source: str) -> Iterator[tuple[int, str]]:
-    """Methods of a user's class that look like an inherited one, and that its file never uses.
+    """Yield methods of a user's class that resemble an inherited one, and that its file never uses.
 
     Args:
         found: the class.
-        source: of the file that defines it.
+        source: source text of the file that defines it.
 
     Yields:
-        The line of a method, and what is wrong with it in a sentence.
+        The line of a method, and a sentence on the likely mistake.
     """
     own = {
         name: value

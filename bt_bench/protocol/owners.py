@@ -1,4 +1,4 @@
-"""Tells whose code something is: the suite of an object, its files and lines, and its errors."""
+"""Owners of code: the suite of an object, its files and lines, and its errors."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 
 def suite_of(value: object) -> Suite:
-    """The suite that an object, such as a workload, belongs to."""
+    """Return the suite that an object, such as a workload, belongs to."""
     suite: Suite = suite_at(ref_of_value(value))
     return suite
 
 
 def folder_of(suite: Suite) -> Path:
-    """The folder of a suite."""
+    """Return the folder of a suite."""
     return folder_at(ref_of_value(suite))
 
 
 def place_of(suite: Suite) -> Path:
-    """The file that defines a suite, for messages."""
+    """Return the file that defines a suite, for messages."""
     return folder_of(suite) / f"{MODULE}.py"
 
 
 def line_of(suite: Suite, *parts: Callable[..., Any]) -> str:
-    """Name file and line of a part of a suite's code, for messages.
+    """Return file and line of a part of a suite's code, for messages.
 
     Args:
         suite: the suite.
-        parts: functions or classes; the first that lies in the suite's own folder.
+        parts: functions or classes; the first one in the suite's own folder counts.
     """
     folder = folder_of(suite)
     for part in parts:
@@ -55,14 +55,14 @@ def line_of(suite: Suite, *parts: Callable[..., Any]) -> str:
 
 @contextmanager
 def running(suite: Suite, what: str) -> Iterator[None]:
-    """Makes whatever the code of a user's suite raises in the block an error of the user's.
+    """Turn any exception of a user's suite in the block into an error of the user's.
 
     Args:
-        suite: the suite; one that comes with bt-bench has defects, as all of bt-bench.
-        what: what runs, such as `build`.
+        suite: the suite; exceptions of one that comes with bt-bench are defects, and stay.
+        what: the running code, such as `build`.
 
     Raises:
-        UsageError: in place of any exception but those of bt-bench, naming file and line.
+        UsageError: in place of any exception but bt-bench's own, naming file and line.
     """
     ref = ref_of_value(suite)
     try:

@@ -1,4 +1,4 @@
-"""What the harness asks of the parameters of a workload."""
+"""The interface of a workload's parameters to the harness."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bt_bench.results import Noun
 
 @dataclass(frozen=True)
 class UserFile:
-    """Marks a parameter as the path of a user's file: `Annotated[str, UserFile()]`.
+    """A mark for a parameter that is the path of a user's file: `Annotated[str, UserFile()]`.
 
     A config gives the path relative to its own folder, and `--set` relative to the working
     directory; the workload gets an absolute one.
 
     Args:
-        names: values that are names of something else, and no paths.
+        names: values that name something else and are not paths.
     """
 
     names: tuple[str, ...] = ()
@@ -32,23 +32,23 @@ class UserFile:
 class WorkloadParameters(Noun):
     """Validated parameters of a workload, which is built from nothing else.
 
-    A subclass per kind of workload. It gives its name as the only value of `workload`, its
-    parameters as fields, and at least `build`. Fields are keys of the YAML, with their limits and
-    descriptions. Their types are int, float, bool, str or Literal, lists of these, or a model of
-    such parameters.
+    There is a subclass for each kind of workload. It gives its name as the only value of
+    `workload`, its parameters as fields, and at least `build`. Fields are keys of the YAML, with
+    their limits and descriptions. Their types are int, float, bool, str or Literal, lists of these,
+    or a model of such parameters.
     """
 
     workload: str
 
     def check(self) -> None:
-        """Refuses parameters that do not go together, cheaply: nothing is built or read.
+        """Refuse parameters that do not go together, cheaply: nothing is built or read.
 
         Raises:
             UsageError: naming parameter, value and limit.
         """
 
     def check_by_reading(self) -> None:
-        """Refuses before a run what only shows when the files of the user are read.
+        """Refuse, before a run, parameters that do not fit the contents of the user's files.
 
         Raises:
             UsageError: naming parameter, value and limit.
@@ -56,38 +56,38 @@ class WorkloadParameters(Noun):
 
     @abstractmethod
     def build(self) -> Workload:
-        """Builds the workload; equal parameters give equal workloads.
+        """Build the workload; equal parameters give equal workloads.
 
         Raises:
-            UsageError: for what `check` cannot see.
+            UsageError: for errors that `check` cannot see.
         """
 
     @property
     def features(self) -> frozenset[str]:
-        """The `features` of the workload, which need not be built for it."""
+        """The `features` of the workload, known without building it."""
         return frozenset()
 
     def num_bytes(self) -> int:
-        """Device memory in bytes that one instance of a variant needs; 0 if it is small."""
+        """Return the device memory of one instance of a variant in bytes; 0 if it is small."""
         return 0
 
     def num_programs(self) -> int:
-        """About how many programs the kernels of all steps have; 0 if that is not known.
+        """Return roughly how many programs the kernels of all steps have; 0 if that is not known.
 
         Triton's interpreter runs one after the other, and a sweep estimates its time from that.
         """
         return 0
 
     def text_of(self, key: str) -> str | None:
-        """How the name of a case spells a parameter; `None`: as its value is written."""
+        """Return a parameter's spelling in the name of a case; `None`: as its value is written."""
         return None
 
     def files(self) -> tuple[Path, ...]:
-        """Paths of the user's files that the workload is made of: those marked as `UserFile`."""
+        """Return the paths of the user's files for the workload: those marked as `UserFile`."""
         return tuple(Path(getattr(self, name)).expanduser() for name in self._file_names())
 
     def with_files(self, place: Callable[[str, Path], Path]) -> Self:
-        """The same workload, with its files elsewhere.
+        """Return the parameters of the same workload, with its files elsewhere.
 
         Args:
             place: takes a parameter's name and its path, and returns where the file is.
@@ -99,29 +99,29 @@ class WorkloadParameters(Noun):
         return self.model_copy(update=placed) if placed else self
 
     def _file_names(self) -> Iterator[str]:
-        """The parameters that are paths of files."""
+        """Yield the names of the parameters that are paths of files."""
         for name, field in type(self).model_fields.items():
             for mark in field.metadata:
                 if isinstance(mark, UserFile) and getattr(self, name) not in (None, *mark.names):
                     yield name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the suite by its place, since its modules are not on the path of modules."""
+        """Pickle with a reference to the suite, whose modules are not on the import path."""
         return revived, (ref_of(type(self)), self.workload, self.model_dump())
 
 
 def revived(ref: SuiteRef, kind: str, values: dict[str, Any]) -> WorkloadParameters:
-    """Return the parameters that were pickled."""
+    """Rebuild parameters that were pickled."""
     parameters: WorkloadParameters = suite_at(ref).kinds[kind].model_validate(values)
     return parameters
 
 
 def wrong_parameter(field: str, message: str) -> PydanticCustomError:
-    """An error for a validator of a whole model to raise; it is shown at the field's place.
+    """Return an error for a validator of a whole model to raise; it is shown at the field's place.
 
     Args:
         field: the parameter that caused it.
-        message: names the parameter, its value, and what was expected.
+        message: names the parameter, its value and the expectation.
     """
     return PydanticCustomError(
         "wrong_parameters", "{message}", {"field": field, "message": message}

@@ -1,4 +1,4 @@
-"""Builds workloads, and records them as result files have them."""
+"""Building of workloads, and their records in result files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WorkloadT = TypeVar("WorkloadT", bound=Workload)
 
 
 def build_workload(parameters: WorkloadParameters) -> Workload:
-    """Builds the workload; equal parameters give equal workloads.
+    """Build the workload; equal parameters give equal workloads.
 
     Raises:
         UsageError: for parameters that do not go together, files that cannot be read, and a
@@ -53,10 +53,10 @@ def build_workload(parameters: WorkloadParameters) -> Workload:
 
 
 def refuse_unseeded(parameters: WorkloadParameters, workload: Workload) -> None:
-    """Build a workload once more, which must give an equal one.
+    """Build a workload once more, and refuse it if the two differ.
 
     Raises:
-        UsageError: if it does not: cases could never be compared.
+        UsageError: if they differ: cases could never be compared.
     """
     suite = suite_of(parameters)
     if _digest_of(suite, build_workload(parameters)) != _digest_of(suite, workload):
@@ -69,12 +69,12 @@ def refuse_unseeded(parameters: WorkloadParameters, workload: Workload) -> None:
 
 
 def built_record(parameters: WorkloadParameters) -> WorkloadRecord:
-    """Build the workload and return what is recorded of it; to be called where its suite is."""
+    """Build the workload and return its record; call this where its suite runs."""
     return record_of(parameters, build_workload(parameters))
 
 
 def features_of_conformance(ref: SuiteRef, seed: int) -> dict[str, frozenset[str]]:
-    """Return the features that each conformance workload needs, by its name; likewise."""
+    """Return the features that each conformance workload needs, by its name; call this likewise."""
     suite: Suite = suite_at(ref)
     with running(suite, "conformance"):
         workloads = dict(suite.conformance(seed))
@@ -84,10 +84,10 @@ def features_of_conformance(ref: SuiteRef, seed: int) -> dict[str, frozenset[str
 
 
 def check_workload(suite: Suite, workload: Workload) -> None:
-    """Refuses a workload whose parts have other forms than the protocol's.
+    """Refuse a workload whose parts do not have the protocol's form.
 
     Raises:
-        UsageError: naming the class and what is wrong with it.
+        UsageError: naming the class and its defect.
     """
     kind = type(workload)
     where = f"{place_of(suite)}: {kind.__name__}"
@@ -121,10 +121,10 @@ def check_workload(suite: Suite, workload: Workload) -> None:
 
 
 def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
-    """The workload with other contents.
+    """Return the workload with other contents.
 
     Raises:
-        UsageError: if it is none of the same class, or has another number of steps then.
+        UsageError: if the result has another class or another number of steps.
     """
     suite = suite_of(workload)
     kind = type(workload)
@@ -142,10 +142,10 @@ def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
 
 
 def is_varied(workload: Workload, rng: np.random.Generator) -> bool:
-    """Say whether `varied` of a workload gives it other contents; also if it has none of its own.
+    """Return whether a workload's `varied` changes its contents; `True` if it does not define it.
 
-    A digest of the suite's own need not tell contents apart, and a conformance workload need not
-    have one.
+    A digest of the suite's own need not reflect contents, and a conformance workload need not have
+    one; then any other object counts as varied.
     """
     kind = type(workload)
     if kind.varied is Workload.varied:
@@ -162,9 +162,9 @@ def is_varied(workload: Workload, rng: np.random.Generator) -> bool:
 def inputs_of_steps(
     suite: Suite, driver: type[Driver], device: torch.device, workload: Workload
 ) -> Sequence[Any]:
-    """The inputs of each step of a workload on a device.
+    """Return the inputs of each step of a workload on a device.
 
-    What `inputs_on` raises is passed on: on a GPU it may be the doing of what ran before.
+    Exceptions of `inputs_on` are passed on: on a GPU, earlier work may have caused them.
 
     Raises:
         UsageError: unless there is one for each step.
@@ -182,7 +182,7 @@ def inputs_of_steps(
 
 
 def num_bytes_of(parameters: WorkloadParameters) -> int:
-    """`num_bytes` of parameters.
+    """Return `num_bytes` of parameters.
 
     Raises:
         UsageError: unless it is a number of 0 or more.
@@ -191,7 +191,7 @@ def num_bytes_of(parameters: WorkloadParameters) -> int:
 
 
 def num_programs_of(parameters: WorkloadParameters) -> int:
-    """`num_programs` of parameters; see `num_bytes_of`."""
+    """Return `num_programs` of parameters; see `num_bytes_of`."""
     return _count(parameters, parameters.num_programs)
 
 
@@ -210,22 +210,24 @@ def _count(parameters: WorkloadParameters, method: Callable[[], int]) -> int:
 
 
 def _whole(value: object) -> int | None:
-    """A number as a whole one; `None` for what is none, such as 0.5, NaN or text."""
+    """Return a number as an integer; `None` for anything else, such as 0.5, NaN or text."""
     found = _number(value)
     return int(found) if found is not None and int(found) == found else None
 
 
 def _number(value: Any) -> int | float | None:
-    """A finite number; `None` for what is none. Those of numpy are numbers too."""
+    """Return a finite number; `None` for anything else. NumPy's numbers are numbers too."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return value if is_number and math.isfinite(value) else None
 
 
 def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRecord:
-    """Parameters, sizes and required bytes per step, and the digest that equal workloads share.
+    """Return a workload's parameters, sizes and required bytes per step, and digest, as a record.
+
+    Equal workloads have equal digests.
 
     Raises:
-        UsageError: for a `traffic` of other numbers than bytes of each step.
+        UsageError: for a `traffic` that is not a number of bytes for each step.
     """
     return WorkloadRecord(
         kind=parameters.workload,
@@ -251,7 +253,7 @@ def _digest_of(suite: Suite, workload: Workload) -> str:
 def traffic_by_operation(
     suite: Suite, workload: Workload
 ) -> Iterator[tuple[Operation, list[Traffic]]]:
-    """Per operation what one call must move in each step, where the suite knows it.
+    """Yield, per operation, the bytes that a call must move in each step, where the suite knows.
 
     Raises:
         UsageError: unless it is a number of bytes, 0 or more, for each step.
@@ -278,7 +280,7 @@ def traffic_by_operation(
 
 
 def flat_parameters(parameters: WorkloadParameters) -> dict[str, ParameterValue]:
-    """Parameters by name, as a result file has them: those of a window as `window.steps`."""
+    """Return parameters by name, as in a result file: nested ones as `window.steps`."""
     given = parameters.model_dump()
     del given["workload"]
     return dict(_flat(given))

@@ -1,4 +1,4 @@
-"""Find suites: those that come with bt-bench by name, a user's own by its folder."""
+"""References to suites: those that come with bt-bench by name, a user's own by its folder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PREFIX = "bt_bench_suite_"
 
 
 class SuiteRef(Noun):
-    """Where a suite is.
+    """A reference to a suite.
 
     Args:
-        name: of a suite that comes with bt-bench, or of the folder.
-        folder: of a user's suite, absolute; `None` for one that comes with bt-bench.
+        name: name of a suite that comes with bt-bench, or of the folder.
+        folder: absolute folder of a user's suite; `None` for one that comes with bt-bench.
     """
 
     name: str = DEFAULT_SUITE
@@ -31,7 +31,7 @@ class SuiteRef(Noun):
 
     @property
     def package(self) -> str:
-        """The package that its modules are loaded as."""
+        """Name of the package that its modules are loaded as."""
         if self.folder is None:
             return f"{_SHIPPED}.{self.name}"
         digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
@@ -39,36 +39,36 @@ class SuiteRef(Noun):
 
 
 DEFAULT_REF = SuiteRef()
-"""The suite where none is named."""
+"""The suite that is used if none is named."""
 
 LOADED: dict[str, SuiteRef] = {}
-"""The suites whose modules are loaded, by the package of these."""
+"""The suites whose modules are loaded, by package."""
 
 _loaders: list[Callable[[SuiteRef], Any]] = []
 
 
 def load_suites_by(load: Callable[[SuiteRef], Any]) -> None:
-    """Set what `suite_at` calls: `load_suite`, whose module knows all that suites are made of."""
+    """Set the function behind `suite_at`: `load_suite`, whose module imports all of a suite."""
     _loaders[:] = [load]
 
 
 def suite_at(ref: SuiteRef) -> Any:
-    """Load a suite, as `load_suite` does; for what suites themselves are made of."""
+    """Load a suite as `load_suite` does; for modules that `load_suite` itself depends on."""
     return _loaders[0](ref)
 
 
 def shipped_suites() -> list[str]:
-    """Names of the suites that come with bt-bench."""
+    """Return the names of the suites that come with bt-bench."""
     return sorted(path.parent.name for path in FOLDER.glob(f"*/{MODULE}.py"))
 
 
 def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRef:
-    """The suite of a name or a folder; nothing of it is run.
+    """Return the suite of a name or a folder, without running any of its code.
 
     Args:
         given: a name, or the path of a folder.
         relative_to: folder that the path is relative to.
-        where: what gave it, for messages.
+        where: the option or key that gave it, for messages.
 
     Raises:
         UsageError: if there is none.
@@ -93,7 +93,7 @@ def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRe
 
 
 def ref_of(kind: type[Any]) -> SuiteRef:
-    """The suite whose modules define a class.
+    """Return the suite whose modules define a class or one of its bases.
 
     Raises:
         LookupError: for a class of no suite.
@@ -122,12 +122,12 @@ def ref_of_value(value: object) -> SuiteRef:
 
 
 def folder_at(ref: SuiteRef) -> Path:
-    """The folder of a suite, which need not be loaded."""
+    """Return the folder of a suite, which need not be loaded."""
     return ref.folder or FOLDER / ref.name
 
 
 def place_in(folder: Path, error: BaseException) -> str:
-    """File and line of the last frame of an error that lies in a folder."""
+    """Return file and line of an error's last frame in a suite's folder, or of a syntax error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     place = str(folder / f"{MODULE}.py")

@@ -1,4 +1,4 @@
-"""The protocol: what a suite tells the harness about its operations, workloads and variants."""
+"""The protocol: a suite's declarations of operations, workloads and variants for the harness."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 class OpponentSource(Protocol):
-    """The code of others that a variant wraps; it is passed between processes."""
+    """The third-party code that a variant wraps; it is passed between processes."""
 
     @property
     def root(self) -> Path:
-        """The folder of it, for messages."""
+        """Its folder, for messages."""
 
     def update(self, digest: Any) -> None:
-        """Adds the files of which something may run to a digest."""
+        """Add the files that may run, wholly or in part, to a digest."""
 
 
 @dataclass(frozen=True)
 class Opponent:
-    """A variant that wraps code of others.
+    """A variant that wraps third-party code.
 
     Args:
         summary: one line.
         adapter: a Python file with a function `adapt`, which takes the source and returns the
             class of the variant.
         source: the code that it wraps.
-        note: what `bt-bench check` says of it; may be empty.
+        note: a remark for the output of `bt-bench check`; may be empty.
     """
 
     summary: str
@@ -59,7 +59,7 @@ class Opponent:
 
 
 class Opponents(Protocol):
-    """The opponents of a suite that are there."""
+    """The available opponents of a suite."""
 
     @property
     def entries(self) -> Mapping[str, Opponent]:
@@ -67,20 +67,20 @@ class Opponents(Protocol):
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """Names that configs may list and that are not there, with the reason."""
+        """Names that configs may list but that are not available, with the reason."""
 
     def expand(self, names: Sequence[str], *, by_name: bool) -> tuple[list[str], dict[str, str]]:
-        """Names of variants, with a name that stands for several opponents spelled out.
+        """Return names of variants, with a name that stands for several opponents spelled out.
 
         Args:
-            names: as they were given.
-            by_name: they must all be there, since somebody asked for them.
+            names: the names as given.
+            by_name: whether somebody asked for them by name, so all must be available.
 
         Returns:
-            The names that there are, and why each of the others is left out.
+            The available names, and why each of the others is left out.
 
         Raises:
-            UsageError: if a required one is not there.
+            UsageError: if a required one is not available.
         """
 
 
@@ -91,29 +91,28 @@ class NoOpponents:
     absent: Mapping[str, str] = {}
 
     def expand(self, names: Sequence[str], *, by_name: bool) -> tuple[list[str], dict[str, str]]:
-        """All names as they are."""
+        """Return all names as they are."""
         return list(names), {}
 
 
 class Suite(ABC):
     """A set of operations with their workloads and variants.
 
-    `suite.py` of its folder defines one instance, `SUITE`. Neither that file nor what it imports
-    when it is loaded may load torch or Triton: results are read and configs are checked without
-    them.
+    `suite.py` of its folder defines one instance, `SUITE`. Neither that file nor its imports may
+    load torch or Triton: results are read and configs are checked without them.
 
     Attributes:
         protocol: the version of the protocol that the suite was written for.
         name: in results and messages: lower-case letters, digits and underscores.
         title: one line for lists.
-        operations: what can be timed, in the order of lists.
-        defaults: those that a config measures if it names none, which reports list first.
+        operations: the operations that can be timed, in the order of lists.
+        defaults: operations that a config measures if it names none; reports list them first.
         parameters: a class for each kind of workload; the first is the default.
         package: the Python package of its kernels, in the suite's folder. Its subpackage
             `variants` has a file for each variant, among them `reference.py`.
-        methods: what the class of a variant must have besides the methods of the operations.
-        includes: parameters that set others, which cannot be given beside them, by name.
-        memory_advice: what to change where a case needs too much memory; a clause.
+        methods: methods that a variant's class must have besides the methods of the operations.
+        includes: by name, the parameters that a parameter sets; they cannot be given beside it.
+        memory_advice: a clause on how to change a case that needs too much memory.
     """
 
     protocol: int
@@ -133,7 +132,7 @@ class Suite(ABC):
 
     @abstractmethod
     def driver(self) -> type[Driver]:
-        """The class that drives variants; it may load torch, so import it in here."""
+        """Return the class that drives variants; it may load torch, so import it in here."""
 
     @property
     def kernels(self) -> Path | None:
@@ -146,21 +145,24 @@ class Suite(ABC):
         return folder_at(ref_of_value(self)) / "configs"
 
     def conformance(self, seed: int) -> Mapping[str, Workload]:
-        """Small workloads that reach the corners, by name; every variant is checked on them."""
+        """Return small workloads for corner cases, by name; every variant is checked on them."""
         return {}
 
     def explorer(self) -> Explorer | None:
-        """Makes scenarios for `bt-bench check`; `None`: from the conformance workloads."""
+        """Return the maker of scenarios for `bt-bench check`.
+
+        `None`: they are made from the conformance workloads.
+        """
         return None
 
     def opponents(self, folders: Sequence[Path]) -> Opponents:
-        """Variants that wrap code of others.
+        """Return the variants that wrap third-party code.
 
         Args:
-            folders: as `--vllm-source` gives them; empty: what is installed.
+            folders: from `--vllm-source`; empty: the installed code.
 
         Raises:
-            UsageError: for a folder that does not hold what it should.
+            UsageError: for a folder without the expected contents.
         """
         if folders:
             raise UsageError(
@@ -170,31 +172,31 @@ class Suite(ABC):
         return NoOpponents()
 
     def is_opponent(self, name: str) -> bool:
-        """Whether a name is one that opponents have, whether or not these are there."""
+        """Return whether a name belongs to an opponent, available or not."""
         return False
 
     def replaced_by(self, key: str, value: object) -> tuple[str, ...]:
-        """Parameters of lower layers, such as defaults, that a parameter makes void.
+        """Return the parameters of lower layers, such as defaults, that a parameter overrides.
 
         Args:
             key: the parameter.
-            value: as it is given, unchecked.
+            value: its unchecked value.
         """
         outer = (name for name, parts in self.includes.items() if key in parts)
         return (*self.includes.get(key, ()), *outer)
 
     def tells_apart(self, named: Collection[str], key: str, values: Sequence[object]) -> bool:
-        """Whether the values of an axis already show in names of cases by other parameters.
+        """Return whether other parameters in case names already distinguish the values of an axis.
 
         Args:
             named: parameters in the name.
             key: the parameter that is swept.
-            values: what it is swept over, unchecked.
+            values: the unchecked values of the axis.
         """
         return False
 
     def memory_note(self, key: str, value: int, given: Mapping[str, object]) -> str:
-        """What to add to the refusal of a size that is far too large, such as the memory it takes.
+        """Return an addition to the refusal of a far too large size, such as the memory it takes.
 
         Args:
             key: the parameter.
@@ -206,7 +208,7 @@ class Suite(ABC):
     def describe(
         self, name: str, parameters: Any, workload: Any
     ) -> tuple[dict[str, Any], Document] | None:
-        """A description of a workload for `bt-bench workload`, as JSON and as a document.
+        """Return a description of a workload for `bt-bench workload`, as JSON and as a document.
 
         Args:
             name: of the case.
@@ -219,7 +221,7 @@ class Suite(ABC):
         return None
 
     def commands(self) -> Mapping[str, Callable[..., Any]]:
-        """Commands that the suite adds to bt-bench, by name: functions as Typer takes them.
+        """Return the suite's own commands of bt-bench, by name: functions as Typer takes them.
 
         They are called as `bt-bench --suite DIR NAME …`, and return an `ExitCode` of
         `bt_bench.base.errors`, or nothing, which is 0.
@@ -238,11 +240,11 @@ class Suite(ABC):
 
     @property
     def staging(self) -> Operation | None:
-        """The operation that is staging alone, if there is one."""
+        """The operation that only stages, if there is one."""
         return next((each for each in self.operations if each.traits.on_host), None)
 
     def problems(self) -> list[str]:
-        """What is wrong with its declarations, one sentence each."""
+        """Return the errors in its declarations, one sentence each."""
         return list(_problems(self))
 
 
@@ -349,7 +351,7 @@ def _problems_of_operations(suite: Suite) -> list[str]:
 
 
 def _problems_of_staging(suite: Suite) -> Iterator[str]:
-    """What does not go together in operations that are right each for itself."""
+    """Yield conflicts between operations that are each valid on their own."""
     staging = [operation for operation in suite.operations if operation.traits.on_host]
     if len(staging) > 1:
         yield "several operations are on_host; expected at most one, staging"
@@ -373,7 +375,7 @@ def _problems_of_staging(suite: Suite) -> Iterator[str]:
 
 
 def _classes_of_others(suite: Suite) -> Iterator[str]:
-    """Classes that another suite defines: that one would drive their workloads."""
+    """Yield a problem for each class of another suite, which would drive its workloads."""
     for each in suite.parameters:
         try:
             owner = ref_of(each)
@@ -388,7 +390,7 @@ def _classes_of_others(suite: Suite) -> Iterator[str]:
 
 
 def _kind_of(parameters: type[WorkloadParameters]) -> str:
-    """The only value of `workload`."""
+    """Return the only value of `workload`."""
     place = _place_of(parameters)
     annotation = parameters.model_fields["workload"].annotation
     names = get_args(annotation) if get_origin(annotation) is Literal else ()

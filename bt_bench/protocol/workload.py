@@ -15,7 +15,7 @@ from bt_bench.protocol.digests import digest_of
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that a call must move in device memory, whatever the variant; each counted once.
+    """Bytes that a call of any variant must move in device memory, each counted once.
 
     Args:
         read: bytes that it has to read.
@@ -27,11 +27,11 @@ class Traffic:
 
 
 class Workload(ABC):
-    """Plain host data, such as numpy arrays, so that it needs neither torch nor a device.
+    """Plain host data, such as numpy arrays, which needs neither torch nor a device.
 
     Subclasses, usually frozen dataclasses, belong to the modules of their suite.
 
-    `steps` is the window that is replayed, in order; what a step is made of is the suite's matter.
+    `steps` is the window that is replayed, in order; the suite decides the contents of a step.
     A conformance workload that is `large` takes Triton's interpreter minutes: variants are checked
     on it only where kernels are compiled.
     """
@@ -41,25 +41,25 @@ class Workload(ABC):
 
     @property
     def features(self) -> frozenset[str]:
-        """What a variant must have in its own `features` to run it; others are not run on it."""
+        """The features that a variant needs to run it; a variant without them is not run on it."""
         return frozenset()
 
     def digest(self) -> str:
-        """Digest of all arrays and options: cases with equal digests are compared.
+        """Return the digest of all arrays and options: cases with equal digests are compared.
 
         Raises:
-            TypeError: where a dataclass holds what `digest_of` does not know.
+            TypeError: if a dataclass holds a type that `digest_of` does not know.
         """
         return digest_of(self)
 
     def sizes(self) -> Mapping[str, list[int]]:
-        """Sizes of each step by name, for the record and for `bt-bench workload`."""
+        """Return the sizes of each step by name, for the record and for `bt-bench workload`."""
         return {}
 
     def varied(self, rng: np.random.Generator) -> Self:
-        """The same workload with other contents, for a check; shapes and sizes stay."""
+        """Return the same workload with other contents, for a check; shapes and sizes stay."""
         return self
 
     def traffic(self, operation: Operation) -> list[Traffic] | None:
-        """What one call of an operation must move in each step; `None` if it is not known."""
+        """Return the bytes that one call must move in each step; `None` if they are not known."""
         return None

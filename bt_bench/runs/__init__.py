@@ -1,4 +1,4 @@
-"""What commands do from start to end, in the parent process. Nothing here loads torch."""
+"""Commands from start to end, in the parent process. Nothing here loads torch."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from bt_bench.worker import (
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one variant did on one workload, through the calls of one operation.
+    """The outcome of one variant on one workload, through the calls of one operation.
 
     Args:
         variant: its name.
         workload: name of the workload.
         operation: the operation.
         reason: why it failed, or was not run; `None` if it passed.
-        steps: steps that were compared.
+        steps: number of compared steps.
     """
 
     variant: str
@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def failure(self) -> Reason | None:
-        """Why it failed; a variant that only lacks a feature of the workload has not failed."""
+        """Reason of a failure; a variant that only lacks a feature of the workload did not fail."""
         if self.reason is None or self.reason.code is ReasonCode.UNSUPPORTED:
             return None
         return self.reason
@@ -58,7 +58,7 @@ def check_conformance(
     *,
     all_features: bool = False,
 ) -> Iterator[Outcome]:
-    """Checks every arm on the conformance workloads, with the operations of a config.
+    """Check every arm on the conformance workloads, with the operations of a config.
 
     An arm that crashed its worker is not tried on the remaining workloads.
 
@@ -66,7 +66,7 @@ def check_conformance(
         runner: runs the tasks.
         spec: the config.
         arms: the variants.
-        watcher: is told of progress.
+        watcher: receives the progress.
         all_features: also check features that no case of the config needs.
     """
     operations = tuple(spec.operations)
@@ -92,7 +92,7 @@ def check_conformance(
 def check_spec(
     runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
 ) -> Iterator[Outcome]:
-    """Checks every arm on all conformance workloads and on each case of a config."""
+    """Check every arm on all conformance workloads and on each case of a config."""
     yield from check_conformance(runner, spec, arms, watcher, all_features=True)
     operations = tuple(spec.operations)
     for case in spec.cases:

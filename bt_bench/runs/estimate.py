@@ -1,4 +1,4 @@
-"""Estimate how long a sweep or a gate will take, before it runs, from its plan and its cases."""
+"""Estimated duration of a sweep or a gate, from its plan and its cases before it runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from bt_bench.base.names import DeviceKind
 from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.results import Plan
 
-# What a fairly quick machine takes, in seconds. Rounds may end early, so that it is an upper bound
-# of what they take; noise or a slow machine may double the rest.
+# Seconds on a fairly quick machine. For rounds, which may end early, it is an upper bound; noise or
+# a slow machine may double the rest.
 START_S = 8.0  # imports and calibration
 CONFORMANCE_S = 3.0  # per variant
-ROUND_S = {"cpu": 0.0004, "cuda": 0.002}  # per arm, without what its kernels take
+ROUND_S = {"cpu": 0.0004, "cuda": 0.002}  # per arm, without its kernels
 WRITING_S = {"cpu": 0.0001, "cuda": 0.0}  # per program of a step; without a GPU rounds only write
 CHECKING_S = {"cpu": 0.004, "cuda": 0.0}  # per program of a step that is checked
 COMPILING_S = {"cpu": 0.1, "cuda": 1.0}  # per arm, operation and case
-SPOT_CHECKS = 2  # replays of each arm that check what is timed, beside one per instance
+SPOT_CHECKS = 2  # replays of each arm that check timed calls, beside one per instance
 SETTING_UP_S = 4.0  # a process of a gate, where it has a core
 TIMED_S = 6.0  # the most that the rounds of a gate's process take
 AROUND_S = 0.5  # of a gate's process: it warms up, and profiles
@@ -26,12 +26,12 @@ REVISIONS, ARMS = 2, 3  # of a gate, which checks both, and times base, head and
 
 
 def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:
-    """About how many seconds a sweep takes.
+    """Estimate how many seconds a sweep takes.
 
     Args:
         spec: the config.
-        num_arms: variants that are measured.
-        device: where.
+        num_arms: number of measured variants.
+        device: the device to measure on.
 
     Returns:
         An estimate, more often too long than too short.
@@ -53,12 +53,12 @@ def estimate_gate_seconds(
 
     Args:
         spec: the cases and the operations that are timed.
-        plan: of a process.
-        num_variants: variants that both revisions have.
-        device: where.
-        rounds: how many processes are timed, one at a time.
-        workers: how many are set up at once.
-        cores: of the host.
+        plan: the plan of a process.
+        num_variants: number of variants that both revisions have.
+        device: the device to measure on.
+        rounds: number of processes that are timed, one at a time.
+        workers: number of processes that are set up at once.
+        cores: number of cores of the host.
 
     Returns:
         An estimate, more often too long than too short.
@@ -77,7 +77,7 @@ def estimate_gate_seconds(
 
 
 def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:
-    """Checks, warm-up, rounds, and checks of what was timed, of all operations."""
+    """Estimate the checks, warm-up, rounds and checks of timed calls, for all operations."""
     plan = spec.plan
     timed = num_arms + plan.control
     programs = case.parameters.num_programs()
@@ -91,7 +91,7 @@ def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: Device
 
 
 def duration_text(seconds: float) -> str:
-    """Such as `40 seconds`, `12 minutes` or `3.5 hours`: no more digits than an estimate has."""
+    """Format a duration with no more digits than an estimate has: `12 minutes` or `3.5 hours`."""
     if seconds < 90:
         return f"{max(10, round(seconds, -1)):.0f} seconds"
     if seconds < 90 * 60:

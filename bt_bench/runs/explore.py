@@ -1,8 +1,8 @@
-"""Explores variants: plays scenarios by number until one differs, and makes that one smaller.
+"""Exploration of variants: plays scenarios by number until one differs, and makes that one smaller.
 
-The variant plays in one process and the reference in another; this one compares what they saw. So
-what is expected never comes near the variant, and no comparison is within its reach. What is seen
-of the variant is still read and told by its own process.
+The variant plays in one process and the reference in another; this process compares their results.
+Expected results never come near the variant, and no comparison is within its reach. The variant's
+own process still reads and reports its results.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.HUNG, ReasonCode.TAMPERED)
 BATCH = 4  # scenarios that are played before any is compared
 
 SCENARIOS = {False: 98, True: 400}
-"""How many each variant is explored with, by whether they are deep ones."""
+"""Number of scenarios for each variant, by whether they are deep."""
 
 PROCESSES = {"cpu": 2, "cuda": 8}
-"""Among how many scenarios are dealt out, by the kind of device.
+"""Number of processes that share the scenarios, by the kind of device.
 
-On a GPU most of the time is that of compiling: on 16 cores `one_launch` took 59 s with 8 processes
-and over 110 s with 4 while nothing was compiled, 15 and 18 s after that. Once all is compiled the
-GPU is what they wait for: `baseline` takes 8 s in one process and 10 s in 8.
+On a GPU, compiling takes most of the time: on 16 cores `one_launch` took 59 s with 8 processes and
+over 110 s with 4 while nothing was compiled, 15 and 18 s after that. Once everything is compiled,
+the processes wait for the GPU: `baseline` takes 8 s in one process and 10 s in 8.
 """
 
 _LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
@@ -63,19 +63,19 @@ MOST_LINES = 24
 
 
 def limit_seconds(scenarios: int, *, deep: bool) -> float:
-    """Return after how long a variant is given up: far more than so many scenarios take."""
+    """Return the seconds until a variant is given up: far more than so many scenarios take."""
     return _LIMIT_SECONDS[deep] * max(1.0, scenarios / SCENARIOS[deep])
 
 
 @dataclass(frozen=True)
 class Found:
-    """A scenario on which a variant is wrong.
+    """A scenario that a variant gets wrong.
 
     Args:
-        number: of the scenario.
-        title: what it was made for.
-        reason: what is wrong, of the smallest scenario that shows it.
-        lines: how that one is set up, and its calls; the last is the one that shows it.
+        number: number of the scenario.
+        title: the purpose of the scenario.
+        reason: the fault, in the smallest scenario that shows it.
+        lines: setup and calls of that scenario; the last call shows the fault.
         needs: the scenarios to play in a fresh process, in order, to see it again; none if that
             does not show it.
     """
@@ -89,18 +89,17 @@ class Found:
 
 @dataclass(frozen=True)
 class Explored:
-    """How a variant did.
+    """The outcome of exploring one variant.
 
     Args:
         variant: its name.
-        scenarios: how many were played.
-        wanted: how many there were to play.
-        seconds: how long that took, without making one smaller.
-        found: what is wrong; `None`: nothing was found.
+        scenarios: number of scenarios played.
+        wanted: number of scenarios to play.
+        seconds: duration, without the time for making a scenario smaller.
+        found: the fault; `None` if none was found.
         skipped: why it was not explored.
-        coverage: which lines and branches of its own code the scenarios ran; `None` if that is
-            not known.
-        not_tried: what scenarios left out for lack of memory or the like, in words.
+        coverage: lines and branches of its own code that the scenarios ran; `None` if not known.
+        not_tried: parts that scenarios left out, for lack of memory or the like, in words.
     """
 
     variant: str
@@ -114,18 +113,18 @@ class Explored:
 
     @property
     def stopped(self) -> bool:
-        """Tell whether time ran out before anything was found: nothing is known of the rest."""
+        """Return whether time ran out before anything was found: nothing is known of the rest."""
         return self.found is None and not self.skipped and self.scenarios < self.wanted
 
 
 @dataclass(frozen=True)
 class _Difference:
-    """Where what a variant saw differs from what the reference saw.
+    """A difference between the results of a variant and of the reference.
 
     Args:
-        place: of the call, from 0.
-        name: of what differs.
-        reason: if the scenario ended there, why.
+        place: index of the call, from 0.
+        name: name of the differing value.
+        reason: why the scenario ended there, if it did.
     """
 
     place: int
@@ -135,14 +134,14 @@ class _Difference:
 
 @dataclass
 class _Lane:
-    """Keep a process that has the variant, and its share of the scenarios.
+    """A process that has the variant, and its share of the scenarios.
 
     Args:
-        runner: runs tasks in it.
-        batches: of scenarios, each with the place of its first one among all.
-        played: what it has played, in order; the last of these is the wrong one, if one is.
-        at: the place of that one among all.
-        wrong: that one, and what differs.
+        runner: runs tasks in the process.
+        batches: batches of scenarios, each with the index of its first one among all.
+        played: the scenarios played so far, in order; if one is wrong, it is the last.
+        at: index of the wrong one among all.
+        wrong: the wrong scenario, and its difference.
     """
 
     runner: Runner
@@ -154,15 +153,15 @@ class _Lane:
 
 @dataclass
 class _SoFar:
-    """Keep how far all processes are.
+    """The progress of all processes.
 
     Args:
-        wanted: how many scenarios are to be played.
-        started: when the arm was begun, by the clock.
-        until: when it is given up.
-        played: how many were right.
-        first_wrong: the place of the first that was not.
-        not_tried: what they left out, in words, each once.
+        wanted: number of scenarios to play.
+        started: when the arm was begun, by the monotonic clock.
+        until: when the arm is given up.
+        played: number of scenarios that were right.
+        first_wrong: index of the first scenario that was not.
+        not_tried: the parts that they left out, in words, each once.
     """
 
     wanted: int
@@ -174,18 +173,18 @@ class _SoFar:
 
 
 class Exploring:
-    """Explores variants of a suite.
+    """An explorer of variants of a suite.
 
     Args:
-        suite: of the variants.
-        variants: each runs tasks on them, in a process of its own; batches of scenarios take turns
-            among these, the same on any machine.
-        references: runs tasks on the reference, in a process that no variant is in.
-        seed: of the run.
+        suite: suite of the variants.
+        variants: runners of tasks on the variants, each with a process of its own. Batches of
+            scenarios take turns among these, the same on any machine.
+        references: runs tasks on the reference, in a process without any variant.
+        seed: seed of the run.
         deep: whether scenarios may take seconds.
         lines: whether to note which lines and branches of the variants' own code run.
-        on_batch: is told how far a variant has been explored: its name, how many scenarios were
-            played, of how many, and in how many seconds.
+        on_batch: called with a variant's name, the number of scenarios played, their total, and
+            the seconds so far.
     """
 
     def __init__(
@@ -208,7 +207,7 @@ class Exploring:
         self._deep = deep
         self._lines = lines
         self._reference_is_asked = Lock()
-        self._one_at_a_time = Lock()  # the explorer is asked, and progress is told
+        self._one_at_a_time = Lock()  # for the explorer, and for reports of progress
         self._large_is_played = Lock()
         # A thread for each process but the first.
         self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
@@ -220,14 +219,14 @@ class Exploring:
         recipes: Sequence[Recipe] = (),
         limit: float = math.inf,
     ) -> Iterator[Explored]:
-        """Explore each arm.
+        """Explore each arm, and yield its outcome.
 
         Args:
             arms: names of variants.
-            numbers: of the scenarios to play.
-            recipes: of more, which are played first and in order.
-            limit: seconds after which an arm is given up, without those that making a scenario
-                smaller takes.
+            numbers: numbers of the scenarios to play.
+            recipes: further scenarios, which are played first and in order.
+            limit: seconds after which an arm is given up, without the time for making a scenario
+                smaller.
         """
         surveyed = self._variants[0].run(Survey(), arms)
         for arm in arms:
@@ -249,8 +248,8 @@ class Exploring:
     def _explore(self, arm: str, recipes: Sequence[Recipe], limit: float) -> Explored:
         """Explore an arm: each process plays its own batches, as fast as it can.
 
-        What is told does not depend on their speed: a process goes on until it is past the first
-        scenario that another has found.
+        The outcome does not depend on their speed: a process goes on until it is past the first
+        wrong scenario of any other.
         """
         started = time.monotonic()
         begins = range(0, len(recipes), BATCH)
@@ -281,7 +280,7 @@ class Exploring:
         return Explored(arm, played, wanted, taken, coverage=coverage, not_tried=not_tried)
 
     def _coverage(self, arm: str) -> Coverage | None:
-        """Count what ran of an arm in all processes; `None` if one of them cannot tell."""
+        """Return the coverage of an arm in all processes; `None` if one of them cannot tell."""
         ran = [runner.run(ReadRan(), [arm]) for runner in self._variants[1:]]
         if any(each.failed for each in ran):
             return None
@@ -289,7 +288,7 @@ class Exploring:
         return None if read.failed else read.value
 
     def _play(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
-        """Play the batches of a process, up to its first scenario on which the arm is wrong."""
+        """Play the batches of a process until the arm gets a scenario wrong."""
         try:
             self._play_batches(arm, lane, so_far)
         except BaseException:
@@ -328,13 +327,13 @@ class Exploring:
         scenarios: Sequence[Any],
         not_tried: dict[str, None] | None = None,
     ) -> tuple[int, _Difference] | None:
-        """Return the place of the first scenario on which an arm is wrong, and what differs.
+        """Return the index of the first scenario that an arm gets wrong, and the difference.
 
         Args:
-            arm: that plays.
-            runner: of its process.
-            scenarios: in order.
-            not_tried: gets what they leave out.
+            arm: the arm that plays.
+            runner: runs tasks in its process.
+            scenarios: the scenarios, in order.
+            not_tried: collects the parts that they leave out.
         """
         task = Play(tuple(scenarios), lines=self._lines)
         finished = runner.run(task, [arm])
@@ -365,9 +364,9 @@ class Exploring:
         scenario: Any,
         difference: _Difference,
     ) -> Found:
-        """Tell what is wrong in a scenario, the last of those that a process played.
+        """Describe the fault in a scenario, the last one that a process played.
 
-        What is told is seen in a fresh process, but for what hangs, which takes too long.
+        The fault is seen again in a fresh process, except a hang, which takes too long.
         """
         recipe = played[-1]
         number, title = recipe.source.number, self._explorer.title(scenario)
@@ -388,7 +387,7 @@ class Exploring:
             again = self._first_wrong(arm, runner, [shrunk[1]])
             if again is not None and again[1].name == shrunk[2].name:
                 recipe, scenario, difference = shrunk[0], shrunk[1], again[1]
-            else:  # it was wrong because of those that were tried before
+            else:  # it was wrong because of earlier tries
                 recipe, scenario = replace(recipe, changes=(*recipe.changes, cut)), until
         told = self._told(arm, runner, scenario, difference)
         lines = tuple(self._explorer.lines(scenario))
@@ -402,7 +401,7 @@ class Exploring:
         scenario: Any,
         difference: _Difference,
     ) -> Found:
-        """Tell what is wrong in a scenario that is right in a process of its own."""
+        """Describe the fault in a scenario that is right in a process of its own."""
         reason = difference.reason or Reason(code=ReasonCode.WRONG_RESULT, message=difference.name)
         message = f"call {difference.place + 1}: {reason.message}; right when played on its own"
         needs: tuple[Recipe, ...] = ()
@@ -426,7 +425,7 @@ class Exploring:
     def _shrunk(
         self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: _Difference
     ) -> tuple[Recipe, Any, _Difference]:
-        """The smallest scenario that is wrong in the same way, as far as time allows."""
+        """Return the smallest scenario with the same fault that can be found in time."""
         until = time.monotonic() + SHRINK_SECONDS
 
         def take(change: Change, candidate: Any) -> bool:
@@ -454,7 +453,7 @@ class Exploring:
         return recipe, scenario, difference
 
     def _told(self, arm: str, runner: Runner, scenario: Any, difference: _Difference) -> Reason:
-        """What is wrong, with the first element and both values."""
+        """Return the fault, with the first differing element and both values."""
         where = f"call {difference.place + 1}"
         if difference.reason is not None:
             reason = difference.reason
@@ -471,7 +470,7 @@ class Exploring:
 
 
 def _difference(wanted: Played, found: Played) -> _Difference | None:
-    """The first thing that differs."""
+    """Return the first difference."""
     for place, (right, seen) in enumerate(zip(wanted.digests, found.digests, strict=False)):
         for name, value in right.items():
             if not _same(value, seen.get(name)):
@@ -518,7 +517,7 @@ def _described(name: str, seen: Contents | None, expected: Contents | None) -> s
 
 
 def _cut(lines: Sequence[str]) -> tuple[str, ...]:
-    """The first and the last lines of many."""
+    """Return the first and the last lines of many."""
     if len(lines) <= MOST_LINES:
         return tuple(lines)
     half = MOST_LINES // 2

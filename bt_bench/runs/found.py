@@ -1,4 +1,4 @@
-"""Scenarios that were found to show a fault, in files that play them again after any edit."""
+"""Files with scenarios that showed a fault, which play them again after any edit."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class StoredScenarios(Noun):
     Args:
         tool: version of bt-bench.
         suite: name of the suite.
-        suite_sha256: digest of its code, of which the scenarios depend.
-        variant: that they were found with.
-        reason: what was wrong then.
-        lines: of the last scenario, for people.
-        scenarios: to play, in order.
+        suite_sha256: digest of the suite's code, which the scenarios depend on.
+        variant: the variant that they were found with.
+        reason: the fault at that time.
+        lines: the last scenario, for people.
+        scenarios: the scenarios to play, in order.
     """
 
     schema_version: Literal[1] = 1
@@ -42,16 +42,16 @@ class StoredScenarios(Noun):
 
 
 def store_found(folder: Path, suite: Suite, variant: str, found: Found) -> Path:
-    """Write what is needed to see a fault again.
+    """Store the scenarios that reproduce a fault.
 
     Args:
-        folder: of such files; it is made if it is not there.
-        suite: of the variant.
+        folder: folder of such files, which is created if it is missing.
+        suite: suite of the variant.
         variant: its name.
-        found: the scenario, which was played.
+        found: the fault, with its scenarios.
 
     Returns:
-        The file, of a name that equal scenarios share.
+        The file, which the same scenarios of a variant share.
 
     Raises:
         OSError: if it cannot be written.
@@ -72,7 +72,7 @@ def store_found(folder: Path, suite: Suite, variant: str, found: Found) -> Path:
 
 
 def _place_for(stored: StoredScenarios, folder: Path, name: str) -> Path:
-    """Return the file that has the same scenarios, or else the first that is not there."""
+    """Return the file that has the same scenarios, or else the first path that is free."""
     for number in count(1):
         path = folder / (f"{name}.json" if number == 1 else f"{name}-{number}.json")
         try:
@@ -87,13 +87,13 @@ def _place_for(stored: StoredScenarios, folder: Path, name: str) -> Path:
 
 
 def read_found(path: Path, suite: Suite) -> tuple[Sequence[Recipe], str]:
-    """Read scenarios of a file.
+    """Read scenarios from a file.
 
     Returns:
         The scenarios, and a warning if they may no longer be those that were stored; else "".
 
     Raises:
-        UsageError: if it is no such file, or of another suite.
+        UsageError: if it is not such a file, or one of another suite.
     """
     try:
         text = read_text(

@@ -1,4 +1,4 @@
-"""What is checked before a sweep starts: memory, a run to resume, and the files of workloads."""
+"""Checks before a sweep starts: memory, a run to resume, and the files of workloads."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COPIES_OF_REFERENCE = 4
 
 
 def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
-    """Refuses cases that would not fit.
+    """Refuse cases that would not fit.
 
     Raises:
-        UsageError: naming the first such case, what it would need and what there is.
+        UsageError: naming the first such case, the memory that it needs, and the available memory.
     """
     timed_arms = num_arms + spec.plan.control  # the first one twice
     for case in spec.cases:
@@ -61,10 +61,10 @@ def check_resumable(
     entries: Sequence[VariantEntry],
     environment: Environment,
 ) -> None:
-    """Refuses to continue a run if anything has changed since it was started.
+    """Refuse to continue a run if anything has changed since it was started.
 
     Raises:
-        UsageError: naming what differs.
+        UsageError: naming the difference.
     """
     earlier = read_run(folder)
     suite = info_of(load_suite(spec.suite))
@@ -105,7 +105,7 @@ def check_resumable(
 
 
 def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) -> None:
-    """Cases that are done must be those of the config."""
+    """Refuse a result with finished cases that differ from the config's."""
     wanted = {case.name: flat_parameters(case.parameters) for case in spec.cases}
     for case in result.cases:
         if case.workload.parameters != wanted.get(case.case):
@@ -116,7 +116,7 @@ def _refuse_changed_cases(path: Path, result: VariantResult, spec: SweepSpec) ->
 
 
 def check_files(spec: SweepSpec) -> None:
-    """Refuses workloads that do not fit what their files hold, such as a window beyond a trace.
+    """Refuse workloads that do not fit their files' contents, such as a window beyond a trace.
 
     Raises:
         UsageError: naming each such case, or the first case of those with the same error.
@@ -132,7 +132,7 @@ def check_files(spec: SweepSpec) -> None:
 
 
 def _fact(environment: Environment, what: str) -> object:
-    """A fact about the environment that does not change while it is idle or busy."""
+    """Return a fact about the environment that does not change while it is idle or busy."""
     if what == "gpus":
         return [f"{gpu.name} ({gpu.capability})" for gpu in environment.gpus]
     return getattr(environment, what)

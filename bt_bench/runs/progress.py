@@ -1,4 +1,4 @@
-"""How far a run is, for whoever watches: a sweep, a gate, a recording, simulated gates."""
+"""Progress of a run, for whoever watches: a sweep, a gate, a recording, simulated gates."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _STOPPED = {
 
 @dataclass(frozen=True)
 class CaseReport:
-    """How a case of a sweep ended.
+    """The outcome of a case of a sweep.
 
     Args:
         key: the case and its operation.
         failed: variants that failed it.
         insufficient: variants for which too few rounds count.
-        rounds: how many were taken, if any.
-        stopped: why no more were.
+        rounds: number of rounds taken, if any.
+        stopped: why no more were taken.
         half_width_percent: half-width of the widest interval that decided when to stop.
         unsupported: variants that lack a feature that the case needs, and were not run.
-        left_out: variants that had failed before all cases, which was said then, and were not run.
+        left_out: variants that had failed before all cases, as reported then, and were not run.
     """
 
     key: str
@@ -43,12 +43,12 @@ class CaseReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether all variants were measured as asked, but for those that are left out."""
+        """Return whether all variants were measured as asked, except those that are left out."""
         return not (self.failed or self.insufficient or self.unsupported)
 
     @property
     def text(self) -> str:
-        """As it is told: `step/large: ok, 96 rounds (precise), ± 0.84 %`."""
+        """One line, such as `step/large: ok, 96 rounds (precise), ± 0.84 %`."""
         parts = []
         if self.failed:
             parts.append(f"FAILED: {', '.join(self.failed)}")
@@ -69,20 +69,20 @@ class CaseReport:
 
 
 class Progress(Watcher, Protocol):
-    """Is told how far a run is, and what happens during its tasks."""
+    """A receiver of a run's progress, and of events during its tasks."""
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
-        """So many units of work are to be done; so many of them are done already."""
+        """Begin `total` units of work, with `done` of them done already."""
         ...
 
     def phase(self, what: str, of: str = "") -> None:
-        """Something begins that takes a while: of the run, or of the unit of work that is named."""
+        """Begin something that takes a while, for the run or for the named unit of work."""
         ...
 
     def advance(self, report: CaseReport | None = None) -> None:
-        """One more unit is done; if it is a case, it is stored."""
+        """Count one more unit as done; if it is a case, it is stored."""
         ...
 
     def say(self, text: str) -> None:
-        """Something is known."""
+        """Report a message."""
         ...

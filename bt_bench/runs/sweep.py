@@ -1,6 +1,6 @@
 """The sweep loop: for each case check, then measure, then store.
 
-Whatever runs on a device is done by a `Runner`: this module imports neither torch nor Triton.
+Everything that needs a device is done by a `Runner`: this module imports neither torch nor Triton.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from bt_bench.worker import (
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """What to sweep, with what, and where to.
+    """The cases, variants and folder of a sweep.
 
     Args:
         spec: cases, operations and plan.
@@ -85,7 +85,7 @@ class SweepRequest:
 
 
 class Results:
-    """The results of a run under way; cases are only on disk, each stored before the next begins.
+    """The results of a running sweep; cases are only on disk, each stored before the next begins.
 
     Args:
         request: the run.
@@ -106,35 +106,35 @@ class Results:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether every result has a calibration."""
+        """Return whether every result has a calibration."""
         return all(writer.header.calibration for writer in self._writers.values())
 
     def calibrate(self, runner: Runner) -> None:
-        """Calibrates, and stores the calibration in every result."""
+        """Calibrate, and store the calibration in every result."""
         calibration = runner.run(Calibrate(), ()).value
         for writer in self._writers.values():
             writer.calibrate(calibration)
 
     def note(self, arms: Sequence[str], crash: Crash) -> None:
-        """Stores a crash in the results of these arms, or of all arms if none took part."""
+        """Store a crash in the results of these arms, or of all arms if none took part."""
         for name in arms or self._writers:
             self._writers[name].note(crash)
 
     def num_done(self) -> int:
-        """How many cases every variant has."""
+        """Return the number of cases that every variant has."""
         return sum(self.has(key) for key in self._request.keys)
 
     def has(self, key: str) -> bool:
-        """Whether every variant has this case."""
+        """Return whether every variant has this case."""
         return all(key in writer.keys for writer in self._writers.values())
 
     def add(self, cases: Mapping[str, CaseResult]) -> None:
-        """Stores one case of every variant; one that an interrupted run left is replaced."""
+        """Store one case of every variant; one that an interrupted run left is replaced."""
         for name, case in cases.items():
             self._writers[name].add(case)
 
     def close(self, complete: bool) -> list[VariantResult]:
-        """Marks the run as complete or partial, and writes the comparison; returns all results."""
+        """Mark the run as complete or partial, write the comparison, and return all results."""
         keys = self._request.keys
         digests = {name: writer.close(complete, keys) for name, writer in self._writers.items()}
         folder = self._request.folder
@@ -145,15 +145,15 @@ class Results:
 
 
 def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list[VariantResult]:
-    """Sweeps. Whatever ends it, what was measured is in the folder, marked complete or partial.
+    """Run a sweep; whatever ends it, its results are in the folder, marked complete or partial.
 
-    Cases, and the operations of a case, are taken in random order, so that drift of the machine
-    hits all kinds of them. Results are in the config's order.
+    Cases, and the operations of a case, are taken in random order; drift of the machine then hits
+    all kinds of them. Results are in the config's order.
 
     Args:
-        request: what to sweep.
+        request: the sweep.
         runner: has the variants and the device.
-        progress: is told how far it is.
+        progress: receives the progress.
 
     Returns:
         One result per variant.
@@ -185,7 +185,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
 
 
 def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
-    """Variants that fail on the conformance workloads, with the reason."""
+    """Return the variants that fail on the conformance workloads, with the reason."""
     progress.phase("checking the variants on the conformance workloads")
     failures: dict[str, Reason] = {}
     for outcome in check_conformance(runner, request.spec, request.arms, progress):
@@ -209,7 +209,7 @@ class _CaseSweep:
     failures: Mapping[str, Reason]
 
     def run(self, operations: Sequence[Operation], results: Results) -> None:
-        """Checks and measures some operations, and stores each when it is done."""
+        """Check and measure some operations, and store each when it is done."""
         self.progress.phase("checking", self.case.name)
         checked = self._check(operations)
         for operation in operations:
@@ -226,7 +226,7 @@ class _CaseSweep:
             self.progress.advance(_report(key, stored, self.failures))
 
     def _check(self, operations: Sequence[Operation]) -> Checked:
-        """Check outcomes per variant and operation; variants that failed before are not run."""
+        """Check each variant and operation; variants that failed before are not run."""
         arms = [arm for arm in self.request.arms if arm not in self.failures]
         task = CheckCase(self.case, tuple(operations))
         finished = self.runner.run(task, arms, self.progress)
@@ -238,7 +238,7 @@ class _CaseSweep:
         return Checked(finished.value.workload, finished.value.outcomes | failed)
 
     def _measure(self, operation: Operation, outcomes: CheckOutcomes) -> dict[str, Measured]:
-        """Measurements of each variant; none for variants that did not pass the check."""
+        """Measure the variants that passed the check; the others get no measurements."""
         passed = [arm for arm in self.request.arms if outcomes[arm, operation].reason is None]
         measured = {arm: Measured() for arm in self.request.arms}
         if passed:
@@ -305,12 +305,12 @@ def _report(key: str, stored: Mapping[str, CaseResult], left_out: Collection[str
 
 
 def case_key(operation: Operation, case: str) -> str:
-    """Key of a case in a result file."""
+    """Return the key of a case in a result file."""
     return f"{operation}/{case}"
 
 
 def _new_run_id(config: str) -> str:
-    """An id that no other run has: results with one id were measured side by side."""
+    """Return an id that no other run has: results with one id were measured side by side."""
     return f"{config}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 

@@ -1,4 +1,4 @@
-"""How many processes of a gate there may be at once."""
+"""The number of processes that a gate may have at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ STATES_OF_INSTANCE = 2  # its tensors, and at most one snapshot from before the 
 
 
 def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
-    """How many processes there may be at once, limited by cores and by memory."""
+    """Return how many processes there may be at once, limited by cores and by memory.
+
+    Raises:
+        UsageError: if not even one fits into memory.
+    """
     spec = request.spec
     series = [metric.series for of in request.metrics.values() for metric in of]
     plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
@@ -40,5 +44,5 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
 
 
 def workers_of(cores: int) -> int:
-    """Return how many processes there may be at once on so many cores, if memory allows."""
+    """Return how many processes so many cores may have at once, if memory allows."""
     return min(MAX_WORKERS, max(2, 3 * cores // 2))

@@ -1,4 +1,4 @@
-"""Estimate how long a gate or a recording of its rounds will take, before it runs."""
+"""Estimated duration of a gate or of a recording of its rounds, before it runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bt_bench.runs.gate.wanted import round_plan
 
 
 def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
-    """Return such as `about 2 to 5 minutes for 12 to 64 rounds, an estimate from the config`.
+    """Return a text such as `about 2 to 5 minutes for 12 to 64 rounds, an estimate`.
 
     Args:
         request: the process-rounds.
-        fewest: after how many rounds it may end.
-        most: how many there are at most.
+        fewest: number of rounds after which it may end.
+        most: the most rounds.
     """
     known = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
@@ -43,7 +43,7 @@ def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
 
 
 def _range(texts: list[str]) -> str:
-    """Return `2 to 5 minutes`; the unit comes once."""
+    """Return a range such as `2 to 5 minutes`; a common unit comes once."""
     first, last = texts[0], texts[-1]
     if first == last:
         return first

@@ -47,16 +47,16 @@ from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
 from bt_bench.worker import Hello, Serve
 
-# Per variant and case, the revisions that cannot run it, and what they lack.
+# Per variant and case, the revisions that cannot run it, and why.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
 
-# Per variant, operation and case, what each revision launches.
+# Per variant, operation and case, the launches of each revision.
 Launched = Mapping[tuple[str, Operation, str], Mapping[str, LaunchCensus]]
 
 
 @dataclass(frozen=True)
 class GateRequest:
-    """What a gate compares, and how.
+    """The revisions and settings of a gate.
 
     Args:
         spec: cases, operations, variants, and margins of single cases.
@@ -66,14 +66,14 @@ class GateRequest:
         serve: main function of workers.
         patterns: metrics, or patterns of them.
         rules: margin, alpha, correction.
-        looks: after how many rounds verdicts are looked for.
-        detect: the slowdown that is to be found in any figure, as a share.
+        looks: numbers of rounds after which verdicts are looked for.
+        detect: the slowdown to find in any figure, as a share.
         limit: the most rounds, if noise calls for more than the last look has; `None` for twice as
             many.
         workers: number of processes at once; `None`: by cores and memory.
         time_equal: time everything, even if the trees are equal.
-        built: whether a command has built something in both trees.
-        lost: what the base's config has and the head's no longer has.
+        built: whether a build command ran in both trees.
+        lost: the parts of the base's config that the head's no longer has.
         recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
@@ -100,15 +100,15 @@ class GateRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a gate would do.
+    """A gate before anything is started.
 
     Args:
-        rounds: for the process-rounds.
+        rounds: the request for the process-rounds.
         missing: variants that only one side has, with the label of the side that lacks them.
-        facts: how it is done, for the report.
-        unseen: what it cannot see, a sentence; empty on a GPU.
-        expected: how long it takes, from the first look to the last that noise may call for; empty
-            where nothing is timed.
+        facts: facts about the method, for the report.
+        unseen: a sentence on the limits of a gate without a GPU; empty on a GPU.
+        expected: duration, from the first look to the last that noise may call for; empty if
+            nothing is timed.
     """
 
     rounds: RoundsRequest
@@ -119,7 +119,7 @@ class Prepared:
 
 
 def prepare(request: GateRequest) -> Prepared:
-    """Chooses variants and metrics; starts nothing.
+    """Choose variants and metrics; start nothing.
 
     Raises:
         UsageError: for a variant that neither side has, and for an unknown metric.
@@ -141,7 +141,7 @@ def prepare(request: GateRequest) -> Prepared:
         )
     alike = measured_alike(request.base, request.head, names, (on_base, on_head))
     of_base, of_head = isolations(request.base, request.head)
-    # What is built of the control is its own too. If it shared binaries with the base, both would
+    # The control has build products of its own. If it shared binaries with the base, both would
     # run the same pages of memory, twice as often as the head runs its own, and be faster for it:
     # on an H200's host by 1 to 2 %.
     of_control = replace(of_base, caches=of_base.caches.with_name("caches-control"))
@@ -169,16 +169,15 @@ def prepare(request: GateRequest) -> Prepared:
 
 
 def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
-    """Checks, times and judges; what is missing or wrong is judged without timing.
+    """Check, time and judge; missing and wrong variants are judged without timing.
 
-    Where both trees are equal, nothing is timed.
-
-    The recording is complete after every batch of rounds, whatever ends the gate.
+    If both trees are equal, nothing is timed. The recording is complete after every batch of
+    rounds, whatever ends the gate.
 
     Raises:
         UsageError: as `prepare`; for a variant that does not import, and for a device that is not
             there.
-        NotComparableError: where no variant is on both sides.
+        NotComparableError: as `prepare`.
     """
     prepared = prepare(request)
     rounds = prepared.rounds
@@ -220,7 +219,7 @@ def _timed(
     progress: Progress,
     apart: dict[str, str],
 ) -> tuple[ProcessRounds, Judged]:
-    """Rounds until every verdict holds; from the beginning if variants turn out to have to part."""
+    """Take rounds until every verdict holds; begin again if variants must be measured apart."""
     rounds = prepared.rounds
     margins = rounds.spec.margins
     thresholds = {s: margins[s.case] for s in subjects if s.case in margins}
@@ -258,7 +257,7 @@ def _sameness(request: GateRequest) -> Sameness:
 def plan_of(
     request: GateRequest, subjects: Sequence[Subject], apart: Mapping[str, str] | None = None
 ) -> GatePlan:
-    """What the gate judges, and when it looks; refuses invalid looks."""
+    """Return the subjects and looks of the gate; refuse invalid looks."""
     labels = request.base.label, request.head.label
     return GatePlan(
         tuple(subjects),
@@ -285,7 +284,7 @@ def _with_staging(operations: Iterable[Operation], staging: Operation) -> list[O
 
 
 def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
-    """Say what a gate without a GPU cannot see of its config's operations."""
+    """Describe what a gate without a GPU cannot see of its config's operations; "" if nothing."""
     if kind_of(request.device) == "cuda" or all(
         op.traits.on_host for op in request.spec.operations
     ):
@@ -334,7 +333,7 @@ def _whole(
     launched: Launched,
     measured: Judged | None,
 ) -> Judged:
-    """All judgements in the order of the config, timed or not."""
+    """Return all judgements in the order of the config, timed or not."""
     rounds = prepared.rounds
     judged = measured or Judged(_title(request), request.base.label, (), (), ())
     found = {_place(judgement): judgement for judgement in judged.judgements}
@@ -378,7 +377,7 @@ def _whole(
 def _counted(
     request: GateRequest, subject: Subject, counts: Mapping[str, LaunchCensus]
 ) -> Judgement:
-    """Judge what both revisions launch, which is exact."""
+    """Judge the launches of both revisions, whose counts are exact."""
     entry = Labels(request.base.label, request.head.label).entry(subject)
     sides = (launches_in(counts[tree.label]) for tree in (request.base, request.head))
     count = launches_of(*sides)
@@ -394,7 +393,7 @@ def _counted(
 
 
 def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
-    """Facts about what neither revision can run; there are no judgements on it."""
+    """Yield facts about cases that neither revision can run; there are no judgements on them."""
     for (variant, case), lacks in lacking.items():
         if len(lacks) == len(labels):
             what = next(iter(lacks.values()))
@@ -402,7 +401,7 @@ def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
 
 
 def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
-    """The subjects of all variants of the config, including variants that one side lacks."""
+    """Return the subjects of all variants of the config, even if one side lacks the variant."""
     return [
         Subject(operation, case.name, variant, metric.name)
         for case in rounds.spec.cases
@@ -413,7 +412,7 @@ def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
 
 
 def _lost_subjects(request: GateRequest) -> list[Subject]:
-    """Subjects that the base's config has but the head's does not."""
+    """Return the subjects that the base's config has but the head's does not."""
     spec, places = request.spec, request.lost.places
     staging = load_suite(spec.suite).staging
     # Without a GPU staging is timed, whatever the operations, and it is the same in all of them.
@@ -426,7 +425,7 @@ def _lost_subjects(request: GateRequest) -> list[Subject]:
         )
         others = (place for place in places if place[0] != staging)
         places = tuple(dict.fromkeys([*gone, *others]))
-    # Also of what is left, which has metrics that a lost operation may not have.
+    # Also of the remaining operations, which have metrics that a lost one may lack.
     operations = dict.fromkeys([*_spec_for(request).operations, *(place[0] for place in places)])
     metrics = choose_metrics(request.patterns, operations, kind_of(request.device))
     return [

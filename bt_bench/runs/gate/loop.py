@@ -1,8 +1,8 @@
-"""The gate's loop: look at the rounds, and take more of them until every verdict holds.
+"""The gate's loop: looks at the rounds, and takes more of them until every verdict holds.
 
 It knows neither processes nor devices. Rounds come from a `RoundSource`, and all of them are kept.
 The probability of a false alarm is divided among the looks, so looking several times does not
-raise it. Where noise would hide a slowdown that is to be found, there is one more look.
+raise it. If noise would hide a slowdown that is to be found, there is one more look.
 """
 
 from __future__ import annotations
@@ -47,29 +47,30 @@ LIMIT_FACTOR = 2
 """By default that look has at most this many times the rounds of the last planned one."""
 
 SURPLUS = 1.1
-"""More rounds than seem needed, as the noise that this was reckoned from is an estimate too."""
+"""Factor on the computed number of rounds, since the noise behind it is an estimate too."""
 
 ROUNDS_STEP = 4
 
 
 @dataclass(frozen=True)
 class GatePlan:
-    """What a gate judges, and when it looks.
+    """The subjects and looks of a gate.
 
     Args:
-        subjects: what is judged, as one family.
+        subjects: the subjects to judge, as one family.
         base_label: label of the base.
         head_label: label of the head, which is judged.
         looks: round counts after which verdicts are tried.
-        title: what the gate compares, one line.
+        title: one line on the comparison.
         apart: variants whose arms are measured in a process each, with the reason.
-        detect: the slowdown that is to be found in any figure, as a share.
+        detect: the slowdown to find in any figure, as a share.
         limit: the most rounds, if noise calls for more than the last look has; `None` for twice
             as many. There is no such look if it equals the last one.
 
     Raises:
         UsageError: if looks do not ascend or begin below three rounds, if the limit is below the
-            last one, if the slowdown to find is not a share above zero, or there is no subject.
+            last one, if the slowdown to find is not a share above zero, if there is no subject, or
+            if both labels are equal.
     """
 
     subjects: tuple[Subject, ...]
@@ -109,11 +110,11 @@ class GatePlan:
         return LIMIT_FACTOR * self.looks[-1] if self.limit is None else self.limit
 
     def alphas(self, alpha: float) -> tuple[float, ...]:
-        """The part of `alpha` that each look may spend, and last that of the one more look.
+        """Return the part of `alpha` for each planned look, and last the part for one more look.
 
         All parts add up to alpha. By Bonferroni's inequality the sum bounds the error, however the
-        looks depend on each other, and whatever decides whether there is one more. The planned ones
-        share what is not kept for that: what is spent grows with the rounds to the power of
+        looks depend on each other, and whatever decides whether there is one more. The planned
+        looks share the rest of alpha: the part spent grows with the rounds to the power of
         `SPENDING_POWER`. Source: Lan and DeMets, "Discrete Sequential Boundaries for Clinical
         Trials", Biometrika 70 (1983), 659-663, with the spending function of Kim and DeMets,
         Biometrika 74 (1987), 149-154.
@@ -126,13 +127,13 @@ class GatePlan:
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after a look, for progress reports.
+    """The state after a look, for progress reports.
 
     Args:
-        rounds: how many there are.
-        last: whether there is none after it.
+        rounds: number of rounds so far.
+        last: whether it is the last look.
         judgements: on all subjects.
-        forecast: what slowdown the gate will find at its last look, a clause, or empty.
+        forecast: a clause on the slowdown that the gate will find at its last look, or empty.
     """
 
     rounds: int
@@ -141,7 +142,7 @@ class Look:
     forecast: str = ""
 
     def count(self, verdict: Verdict) -> int:
-        """How many subjects have a verdict."""
+        """Return how many subjects have a verdict."""
         return sum(judgement.verdict is verdict for judgement in self.judgements)
 
     @property
@@ -151,7 +152,7 @@ class Look:
 
     @property
     def text(self) -> str:
-        """As it is told: `after 12 rounds: 1 SLOWER, 56 SAME, 3 INCONCLUSIVE; 3 open`."""
+        """One line, such as `after 12 rounds: 1 SLOWER, 56 SAME, 3 INCONCLUSIVE; 3 open`."""
         counts = [f"{self.count(verdict)} {verdict}" for verdict in Verdict if self.count(verdict)]
         rest = f"; {self.open} open" if self.open and not self.last else ""
         forecast = f"; {self.forecast}" if self.forecast else ""
@@ -164,8 +165,8 @@ class GateOutcome:
 
     Args:
         judged: for formats and exit codes; a judgement per subject, in the order of the plan.
-        rounds: how many rounds were taken.
-        looks: how many times they were looked at.
+        rounds: number of rounds taken.
+        looks: number of looks.
         apart: variants that were measured apart, with the reason.
     """
 
@@ -183,20 +184,20 @@ def run_gate(
     on_look: Callable[[Look], None] | None = None,
     disturbances: Callable[[], Sequence[str]] = tuple,
 ) -> GateOutcome:
-    """Takes rounds until every verdict holds, or the last look is over.
+    """Take rounds until every verdict holds, or the last look is over.
 
-    A `SLOWER` or `FASTER` of any look is final; all others are judged anew at each look. A source
-    that hands out fewer rounds than asked for has no more: that look is the last. After the last
-    planned look there is one more if noise may hide a slowdown that is to be found.
+    A `SLOWER` or `FASTER` of any look is final; all others are judged anew at each look. If a
+    source hands out fewer rounds than asked for, it has no more: that look is the last. After the
+    last planned look there is one more if noise may hide a slowdown that is to be found.
 
     Args:
-        source: of rounds.
+        source: source of rounds.
         plan: subjects and looks.
         rules: margin, alpha and correction.
-        thresholds: margins of subjects that do not use that of the rules, as shares.
-        on_look: is told what is known after each look.
-        disturbances: is asked at the end what else disturbed the machine, a clause each, such as
-            `another process was on the GPU in 3 of 24 rounds`.
+        thresholds: margins of subjects that do not use the rules' margin, as shares.
+        on_look: called after each look.
+        disturbances: called at the end; returns other disturbances of the machine, a clause each,
+            such as `another process was on the GPU in 3 of 24 rounds`.
     """
     ledger = Ledger(plan.subjects)
     labels = Labels(plan.base_label, plan.head_label)
@@ -241,16 +242,16 @@ def run_gate(
 def more_rounds(
     plan: GatePlan, judgements: Sequence[Judgement], asked: Asked, alpha: float
 ) -> int | None:
-    """How many rounds one more look needs to find what was asked for; `None` for no such look.
+    """Return the round count of one more look, to find the wanted slowdown; `None` for no look.
 
     Figures that were measured apart do not call for it, since no affordable number of rounds makes
     up for how much processes differ; nor do figures that more rounds do not help.
 
     Args:
-        plan: of the gate, all of whose looks are over.
-        judgements: of the last one.
-        asked: which slowdown is to be found.
-        alpha: what is kept for that look; 0 for no such look.
+        plan: plan of the gate, with all of its looks over.
+        judgements: judgements of the last look.
+        asked: the slowdown to find.
+        alpha: the part of alpha for that look; 0 for no such look.
     """
     if not alpha:
         return None
@@ -274,7 +275,7 @@ def _forecast(
     asked: Asked,
     ahead: Sequence[tuple[int, float]],
 ) -> str:
-    """What slowdown the looks ahead will find."""
+    """Describe the slowdown that the looks ahead will find."""
     rounds, alpha = ahead[-1]
     found = []
     for subject, judgement in zip(plan.subjects, judgements, strict=True):
@@ -298,7 +299,7 @@ def _changes(ledger: Ledger, plan: GatePlan) -> FloatArray | None:
 
 
 def replay(rounds: Sequence[GateRound]) -> RoundSource:
-    """A source that hands out recorded rounds in their order."""
+    """Return a source that hands out recorded rounds in their order."""
     return _Replay(list(rounds))
 
 
@@ -307,7 +308,7 @@ class _Replay:
         self._rounds = rounds
 
     def take(self, count: int) -> list[GateRound]:
-        """The next rounds; fewer at the end."""
+        """Return the next rounds; fewer at the end."""
         taken, self._rounds = self._rounds[:count], self._rounds[count:]
         return taken
 

@@ -1,4 +1,4 @@
-"""What a gate no longer looks at because the head's config differs from the base's.
+"""Cases that a gate loses because the head's config differs from the base's.
 
 Both revisions are measured by the head's config, so nobody would miss a case that was removed.
 """
@@ -25,7 +25,7 @@ Place = tuple[Operation, str, str]  # operation, case, variant
 
 @dataclass(frozen=True)
 class Lost:
-    """What the base's config has but the head's does not.
+    """The parts of the base's config that the head's lacks.
 
     Args:
         places: operation, case and variant that only the base's config measures.
@@ -37,13 +37,13 @@ class Lost:
 
 
 def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
-    """Where a config of the head's tree is in another tree; `None` if it is not in the head's."""
+    """Return a config's path in another tree than the head's; `None` if the head's lacks it."""
     place = place_below(config, head.top)
     return None if place is None else tree.top / place
 
 
 def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warnings about cases with a file, such as a trace, that differs between the trees."""
+    """Return warnings about cases with a file, such as a trace, that differs between the trees."""
     found = []
     for case in spec.cases:
         for path in case.parameters.files():
@@ -56,7 +56,7 @@ def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 def other_places(base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warn about kernels that the base's config or settings take from other folders."""
+    """Return warnings about kernels that the base's config or settings take from other folders."""
     old, new = base.location, head.location
     found = []
     for what, before, now in (
@@ -73,9 +73,9 @@ def other_places(base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
-    """Warn about a user's suite that differs: the head's drives and checks both revisions.
+    """Return a warning if a user's suite differs: the head's drives and checks both revisions.
 
-    Its package of kernels is what is measured, but for the reference.
+    Its package of kernels is measured, except the reference, and may differ.
     """
     if head.location.suite.folder is None:
         return ()
@@ -96,13 +96,13 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
 
 
 Part = tuple[Path, str]
-"""A file of a suite, and of a submodule its commit."""
+"""A file of a suite, and the commit if it is a submodule."""
 
 
 def _parts_of_suite(tree: Tree) -> Iterator[tuple[str, Part]]:
-    """List what may drive and check variants by its name in the suite's folder: all there is.
+    """Yield all files that may drive and check variants, by their names in the suite's folder.
 
-    Any file may be read as data, whatever it is called, and through links to folders too.
+    Any file may be read as data, whatever its name, and through links to folders too.
     """
     if tree.location.kernels is None:
         return
@@ -119,7 +119,7 @@ def _parts_of_suite(tree: Tree) -> Iterator[tuple[str, Part]]:
 
 
 def _behind(path: Path, name: str, seen: frozenset[Path]) -> Iterator[tuple[str, Path]]:
-    """List the files below a link to a folder, each folder once on the way to it."""
+    """Yield the files below a link to a folder, each folder once on the way to it."""
     real = real_path(path)
     if real in seen or not os.path.isdir(path):  # noqa: PTH112 - says no where it cannot find out
         return
@@ -137,7 +137,7 @@ def _is_same(old: Part, new: Part) -> bool:
 
 
 def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
-    """Warnings about folders of variants none of which is compared."""
+    """Return warnings about folders of variants without a compared one."""
     entries = head.variants()
     used = [entries[name].path for name in spec.variants if name in entries]
     return tuple(
@@ -148,12 +148,12 @@ def without_variant(spec: SweepSpec, head: Tree) -> tuple[str, ...]:
 
 
 def lost_between(base: SweepSpec, head: SweepSpec, trees: tuple[Tree, Tree]) -> Lost:
-    """Compares the config of both revisions, with the same flags applied to each.
+    """Compare the configs of both revisions, with the same flags applied to each.
 
     Args:
         base: the base's config, read in its own tree.
-        head: the head's, likewise.
-        trees: of base and head. A file at the same place of both counts as the same here;
+        head: the head's config, likewise.
+        trees: base and head. A file at the same place in both counts as the same here;
             `other_files` looks into it.
     """
     base = _in_head(base, *trees)
@@ -165,7 +165,7 @@ def lost_between(base: SweepSpec, head: SweepSpec, trees: tuple[Tree, Tree]) -> 
 
 
 def _in_head(spec: SweepSpec, base: Tree, head: Tree) -> SweepSpec:
-    """The base's config with the head's files."""
+    """Return the base's config with the head's files."""
 
     def place(_name: str, path: Path) -> Path:
         below = place_below(path, base.top)
@@ -210,12 +210,12 @@ def _differences(base: SweepSpec, head: SweepSpec) -> Iterator[str]:
 
 
 def _values(parameters: WorkloadParameters) -> tuple[str, object]:
-    """Return a workload's values; its class is another one where the suite is loaded twice."""
+    """Return a workload's values, which compare even if its suite is loaded twice."""
     return parameters.workload, flat_parameters(parameters)
 
 
 def _suite_name(suite: SuiteRef) -> str:
-    """Name a suite; where one of a user's own lies is not part of it."""
+    """Return the name of a suite; the place of a user's own is not part of it."""
     return "one of the repository's own" if suite.folder is not None else suite.name
 
 

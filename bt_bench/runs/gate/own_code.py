@@ -1,4 +1,4 @@
-"""Whether the process that judges a tree runs code of that tree."""
+"""Refusal to judge a tree in a process that runs code of that tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def refuse_code_of(top: Path) -> None:
-    """Refuse to judge a tree that this process has modules of, such as by PYTHONPATH.
+    """Refuse to judge a tree if this process has modules of it, such as by PYTHONPATH.
 
     A tree that bt-bench itself lies in, and runs from, is not refused: there is nobody else to
     judge it.

@@ -1,8 +1,8 @@
 """Process-rounds: every round is measured by a process of its own, all arms in it side by side.
 
 The processes of several rounds are started and set up together, which takes seconds. Then they are
-timed one at a time, while the others wait. A variant that must not share a process, or cannot, has
-a process for each of its arms instead: it is measured apart.
+timed one at a time, while the others wait. If a variant must not or cannot share a process, each of
+its arms has a process of its own instead: the variant is measured apart.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MustPartError(BtBenchError):
     """Some variants cannot be measured in one process; the rounds so far are worth nothing.
 
     Args:
-        reasons: per variant why, as a clause.
+        reasons: a clause for each variant.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -71,11 +71,11 @@ class MustPartError(BtBenchError):
 
 @dataclass(frozen=True)
 class _Crew:
-    """What one process of a round measures.
+    """The arms and variants that one process of a round measures.
 
     Args:
-        arms: in the order in which they are imported.
-        names: of the variants.
+        arms: in the order of their import.
+        names: names of the variants.
     """
 
     arms: tuple[GateArm, ...]
@@ -86,7 +86,7 @@ class _Crew:
         return len(self.arms) > 1
 
     def place(self, arm_name: str) -> tuple[str, GateArm]:
-        """The variant and the arm of a name that a worker knows."""
+        """Return the variant and the arm of a worker's arm name."""
         variant, _, arm = arm_name.rpartition("@")
         return variant, GateArm(arm)
 
@@ -100,24 +100,24 @@ def _arm_name(variant: str, arm: GateArm) -> str:
 
 
 class ProcessRounds:
-    """A `RoundSource` whose rounds are measured when they are asked for.
+    """A `RoundSource` that measures its rounds on demand.
 
     A variant that fails in a process of its own (twice, for a crash) is added to `failures` and
     takes no part in later rounds. A crash that does not happen again is only described in
     `warnings`.
 
     Args:
-        request: what to measure.
-        subjects: which of its subjects.
+        request: the process-rounds.
+        subjects: the subjects to time.
         hello: device and memory, as an earlier worker found them.
-        progress: is told how far it is.
-        on_batch: is given the rounds of each batch of workers as soon as they are measured; if the
-            user breaks off, those that are whole.
+        progress: receives the progress.
+        on_batch: called with the rounds of each batch of workers as soon as they are measured; if
+            the user breaks off, with those that are whole.
         apart: variants that get a process for each arm, and why.
-        before: the source whose rounds are taken anew; what failed in them is not tried again.
+        before: the source whose rounds are taken anew; its failures are not tried again.
 
     Raises:
-        UsageError: where not even one worker fits into memory.
+        UsageError: if not even one worker fits into memory.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ProcessRounds:
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
 
     def take(self, count: int) -> list[GateRound]:
-        """The next rounds; fewer where no variant is left to measure.
+        """Return the next rounds; fewer if no variant is left to measure.
 
         Raises:
             MustPartError: if variants turn out to need processes of their own.
@@ -157,7 +157,7 @@ class ProcessRounds:
         return taken
 
     def disturbances(self) -> list[str]:
-        """What else was seen on the machine, a clause each."""
+        """Return the disturbances seen on the machine, a clause each."""
         if not self._visited:
             return []
         return [
@@ -166,11 +166,11 @@ class ProcessRounds:
         ]
 
     def announce(self, rounds: int) -> None:
-        """Tells whoever watches how many rounds are to come."""
+        """Announce how many rounds are to come."""
         self._progress.start(rounds * len(self._crews()), unit="processes")
 
     def take_batch(self, most: int) -> list[GateRound]:
-        """The next rounds whose workers can all exist at once; not more than `most`.
+        """Return the next rounds whose workers can all exist at once; at most `most`.
 
         Raises:
             MustPartError: as `take`.
@@ -191,7 +191,7 @@ class ProcessRounds:
         return batch
 
     def _time(self, rounds: list[list[_Crew]], values: list[Values], left: list[int]) -> None:
-        """Has all crews measure, one by one; counts down how many each round still lacks."""
+        """Let all crews measure, one by one; count down how many each round still lacks."""
         with ExitStack() as stack:
             self._progress.phase(f"setting up {sum(map(len, rounds))} processes")
             workers = [
@@ -214,7 +214,7 @@ class ProcessRounds:
                 worker.abandon()  # all at once, since each takes a while to end
 
     def _crews(self) -> list[_Crew]:
-        """The processes of a round, in random order of time, each with its arms in random order."""
+        """Return the processes of a round in random order, each with its arms in random order."""
         arms = list(self._request.sides)
         together = tuple(name for name in self._names if name not in self._apart)
         alone = tuple(name for name in self._names if name in self._apart)
@@ -249,7 +249,7 @@ class ProcessRounds:
         return started(stack, setup, request)
 
     def _units(self, crew: _Crew) -> tuple[RoundUnit, ...]:
-        """What is timed: per case and operation, the arms and series of the subjects."""
+        """Return the units to time: per case and operation, the arms and series of the subjects."""
         units = []
         for case in self._request.spec.cases:
             for operation, metrics in self._request.metrics.items():
@@ -271,7 +271,7 @@ class ProcessRounds:
         return tuple(units)
 
     def _set_up(self, worker: Supervisor, crew: _Crew) -> list[str]:
-        """Waits until a worker is ready; returns the arms that are set up."""
+        """Wait until a worker is ready; return the arms that are set up."""
         try:
             greet(worker, *(self._request.sides[arm] for arm in crew.arms))
         except UsageError as error:
@@ -313,7 +313,7 @@ class ProcessRounds:
     def _run(
         self, worker: Supervisor, crew: _Crew, task: Task[ResultT], names: Sequence[str]
     ) -> Finished[ResultT]:
-        """Has a worker do a task; what is refused in a shared process may be well in one alone."""
+        """Run a task; one that is refused in a shared process may succeed in its own process."""
         try:
             return self._noticing(worker, crew).run(task, names)
         except UsageError as error:
@@ -330,9 +330,10 @@ class ProcessRounds:
         return noticing(worker, whose, self.warnings)
 
     def _blame(self, crew: _Crew, failed: Mapping[str, Reason]) -> None:
-        """Whoever fails in a process of its own has failed; beside others it may be these.
+        """Record failures; a variant that fails beside others must be measured apart.
 
-        A call that never returns is not tried again, since that takes minutes.
+        Beside others, these may be the cause. A call that never returns is not tried again, since
+        that takes minutes.
         """
         parted: dict[str, str] = {}
         for arm_name, reason in failed.items():
@@ -346,7 +347,7 @@ class ProcessRounds:
             raise MustPartError(parted)
 
     def _refuse_changes(self, crew: _Crew, outcome: RoundOutcome) -> None:
-        """Refuses a shared process in which somebody has changed what all share."""
+        """Refuse a shared process if shared state has changed, or other threads were busy."""
         if not crew.is_shared:
             return
         parted = {}
@@ -366,7 +367,7 @@ class ProcessRounds:
             raise MustPartError(parted)
 
     def _refuse_influence(self) -> None:
-        """Refuses pairs where the base is slower, or faster, after the head than after itself."""
+        """Refuse pairs with a base that is slower, or faster, after the head than after itself."""
         parted = {}
         for subject, logs in self._influences.items():
             change = certain_influence(logs, len(self._influences))
@@ -383,7 +384,7 @@ class ProcessRounds:
 def _whole(
     rounds: Sequence[Sequence[_Crew]], values: Sequence[Values], left: Sequence[int]
 ) -> list[GateRound]:
-    """The rounds that all crews have measured."""
+    """Return the rounds that all crews have measured."""
     return [
         GateRound(tuple(dict.fromkeys(arm for crew in crews for arm in crew.arms)), of_round)
         for crews, of_round, lacking in zip(rounds, values, left, strict=True)

@@ -24,7 +24,7 @@ def header_of(
     command: list[str],
     apart: Mapping[str, str] | None = None,
 ) -> Recording:
-    """A recording of these process-rounds, still without rounds."""
+    """Return a recording of these process-rounds, still without rounds."""
     return Recording(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=Tool(version=__version__, command=command),
@@ -49,15 +49,15 @@ def record(
     progress: Progress,
     is_time_up: Callable[[float], bool] = lambda _: False,
 ) -> Recording:
-    """Checks the variants and records process-rounds of them.
+    """Check the variants, and record process-rounds of them.
 
     Args:
-        request: what to measure.
-        rounds: how many.
-        path: of the recording, which is complete after every batch.
+        request: the process-rounds.
+        rounds: number of rounds.
+        path: file of the recording, which is complete after every batch.
         command: the command line, for the record.
-        progress: hears how far it is.
-        is_time_up: given the seconds of the longest batch so far; whether to stop.
+        progress: receives the progress.
+        is_time_up: called with the seconds of the longest batch so far; returns whether to stop.
 
     Raises:
         UsageError: for a variant that fails, with the reason.

@@ -1,8 +1,8 @@
-"""Whether two trees are equal on disk, the only proof of equal code that needs no measurement.
+"""Comparison of two trees on disk; only equality proves equal code without measuring it.
 
-What a variant uses cannot be listed: helper modules, data, libraries that it loads, programs that
-it starts, or whether some file exists at all. So nothing short of equal trees proves equal code.
-Git is not asked, since it skips ignored files and can be told to skip more.
+The dependencies of a variant cannot be listed: helper modules, data, libraries that it loads,
+programs that it starts, or whether some file exists at all. So nothing short of equal trees proves
+equal code. Git is not asked, since it skips ignored files and can be configured to skip more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CACHES = frozenset(
     {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
     | {".ruff_cache"}
 )
-# What runs, gates and profiles write. Runs have a file for each variant, too.
+# Files of runs, gates and profiles. Runs have a file for each variant, too.
 _PAGES = frozenset(
     {"comparison.md", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
     | {"counters.md", "profile.md", "timeline.svg", "trace.json"}
@@ -43,11 +43,11 @@ _LOOKED_FOR = 4  # one more than is shown
 
 @dataclass(frozen=True)
 class Sameness:
-    """Whether nothing differs between two revisions.
+    """The result of comparing two revisions.
 
     Args:
         proved: whether the trees are certainly equal.
-        how: what was compared, or what differs; a sentence.
+        how: a sentence on the comparison, or on the differences.
     """
 
     proved: bool
@@ -55,11 +55,12 @@ class Sameness:
 
 
 def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = None) -> Sameness:
-    """Compares all files of two trees byte by byte, including those that git ignores.
+    """Compare all files of two trees byte by byte, including those that git ignores.
 
-    It skips git's own folder and, of what only the head has and git does not track there, the
-    environment of the Python that runs, caches of Python's tools (`CACHES`), and folders that hold
-    nothing but results of bt-bench. The latter are named, since a variant could read them.
+    It skips git's own folder. Of files that only the head has and git does not track there, it also
+    skips the environment of the Python that runs, caches of Python's tools (`CACHES`), and folders
+    that hold nothing but results of bt-bench. These folders are named, since a variant could read
+    them.
 
     Args:
         base: one tree, as git has checked it out.
@@ -96,17 +97,17 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
 
 
 class Comparison:
-    """Walks through two folders, one of each revision, side by side.
+    """A walk through two folders, one of each revision, side by side.
 
     Args:
         base: the folder of the base, as git has checked it out.
-        head: that of the head.
-        labels: of both revisions.
-        passed_over: places in the head that do not count where the base has no such thing.
-        tracked: what git tracks in the head, relative to the folder; it always counts.
+        head: the folder of the head.
+        labels: labels of both revisions.
+        passed_over: places in the head that do not count if the base has no such thing.
+        tracked: names that git tracks in the head, relative to the folder; these always count.
 
     Attributes:
-        files: how many files were compared so far.
+        files: number of files compared so far.
         results: folders of the head that were passed over for the results of bt-bench in them.
     """
 
@@ -126,7 +127,7 @@ class Comparison:
         self._tracked = _with_folders(tracked)
 
     def differences(self) -> Iterator[str]:
-        """Yield what differs, in words, in the order of names."""
+        """Yield the differences in words, in the order of names."""
         ahead = [Path()]  # trees may be deeper than Python's stack
         while ahead:
             path = ahead.pop()
@@ -140,7 +141,7 @@ class Comparison:
                 yield f"{path} (not readable: {error.strerror})"
 
     def _names_in(self, path: Path) -> set[str] | None:
-        """List a folder of both sides, or one around something that is passed over; else `None`."""
+        """List a folder of both sides, or one around a place that is passed over; else `None`."""
         tops = self._base, self._head
         kinds = [_status(top / path) for top in tops]
         if not all(stat.S_ISDIR(kind.st_mode) for kind in kinds if kind is not None):
@@ -153,7 +154,7 @@ class Comparison:
         return {name for top in there for name in os.listdir(top / path)}  # noqa: PTH208
 
     def _difference(self, path: Path) -> Iterator[str]:
-        """Yield what differs where there is no folder on both sides."""
+        """Yield the difference at a path that is not a folder on both sides."""
         old, new = _status(self._base / path), _status(self._head / path)
         if self._is_passed_over(path, old, new):
             return
@@ -167,7 +168,7 @@ class Comparison:
     ) -> bool:
         if path == Path(".git"):
             return True
-        # What the base has was committed, by mistake or on purpose.
+        # Anything in the base was committed, by mistake or on purpose.
         if old is not None or new is None or str(path) in self._tracked:
             return False
         if path.name in CACHES:
@@ -184,7 +185,7 @@ class Comparison:
         return all(name.endswith(".pyc") for _, _, names in found for name in names)
 
     def _has_only_results(self, path: Path) -> bool:
-        """Tell whether a folder holds results, or folders of such, and nothing else."""
+        """Return whether a folder holds results, or folders of such, and nothing else."""
         ahead, found = [self._head / path], False
         while ahead:
             folder = ahead.pop()
@@ -217,7 +218,7 @@ class Comparison:
         )
 
     def _is_equal_link(self, old: Path, new: Path) -> bool:
-        """Whether links have equal targets; a relative one must not lead out of its tree.
+        """Return whether links have equal targets; a relative one must not lead out of its tree.
 
         Nor may it lead to something in one tree alone, which may be passed over there.
         """
@@ -233,7 +234,7 @@ class Comparison:
 
 
 def _is_result(path: Path) -> bool:
-    """Tell whether a regular file is a result: of a variant of a run, or by its name."""
+    """Return whether a regular file is a result: by its name, or a variant's result of a run."""
     if path.suffix != ".json":
         return False
     with path.open("rb") as file:
@@ -242,7 +243,7 @@ def _is_result(path: Path) -> bool:
 
 
 def _with_folders(names: Iterable[str]) -> set[str]:
-    """Return names of files, and those of all folders that they are in."""
+    """Return names of files together with the names of all folders that they are in."""
     found = set(names)
     for name in tuple(found):
         folder = name.rpartition("/")[0]
@@ -253,7 +254,7 @@ def _with_folders(names: Iterable[str]) -> set[str]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what something is, links not followed; `None` if it is not there."""
+    """Return a path's status without following links; `None` if it does not exist."""
     try:
         return path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -261,7 +262,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def same_bytes(old: Path, new: Path) -> bool:
-    """Compare the files that two paths lead to: equal if neither does, not if one is unreadable."""
+    """Return whether two paths lead to equal files, or neither to a file; no if unreadable."""
     if not is_regular(old) or not is_regular(new):
         return is_regular(old) == is_regular(new)
     try:

@@ -1,4 +1,4 @@
-"""Both sides of a gate: their variants, what is compared, and whether they are correct."""
+"""Both sides of a gate: their variants, the subjects to compare, and checks of correctness."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Side:
     """One revision and its variants.
 
     Args:
-        label: what reports call it.
+        label: its name in reports.
         entries: variant files, with the same names on both sides.
         commit: the commit, if there is one.
         dirty: whether files differ from the commit.
@@ -67,16 +67,16 @@ class Side:
 
 @dataclass(frozen=True)
 class RoundsRequest:
-    """What process-rounds measure, and how.
+    """The subjects and settings of process-rounds.
 
     Args:
         spec: cases and plan.
-        sides: per arm the revision; the control has that of the base.
-        metrics: per operation the metrics to take; what is counted of them is no round's.
+        sides: the revision of each arm; the control has the base's.
+        metrics: the metrics of each operation; rounds do not take those that are counted.
         device: where to measure.
         serve: main function of workers.
         workers: number of processes at once; `None`: by cores and memory.
-        seed: for the order of arms.
+        seed: seed for the order of arms.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
     """
 
@@ -90,10 +90,10 @@ class RoundsRequest:
     on_traceback: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses metrics that nothing takes.
+        """Refuse metrics that nothing takes.
 
         Raises:
-            UsageError: where the plan has nothing profiled, and a metric is by the profiler.
+            UsageError: if the plan profiles nothing, and a metric is by the profiler.
         """
         if self.spec.plan.profile_rounds:
             return
@@ -112,7 +112,7 @@ class RoundsRequest:
 
     @property
     def subjects(self) -> list[Subject]:
-        """Return all that could be timed."""
+        """All subjects that could be timed."""
         return [
             Subject(operation, case.name, variant, metric.name)
             for case in self.spec.cases
@@ -124,20 +124,20 @@ class RoundsRequest:
 
     @property
     def counted(self) -> tuple[Operation, ...]:
-        """Return the operations whose launches are counted, while the variants are checked."""
+        """Operations whose launches are counted while the variants are checked."""
         return tuple(op for op, metrics in self.metrics.items() if any(m.exact for m in metrics))
 
 
 class Checkers:
-    """Checks variants before any timing, with a worker for each revision; see `checkers`.
+    """Checks of variants before any timing, with a worker for each revision; see `checkers`.
 
     Args:
-        request: what is to be measured.
-        workers: with their revisions.
+        request: the process-rounds.
+        workers: the workers, with their revisions.
 
     Attributes:
-        lacking: per checked variant and case, the revisions that cannot run it, and what they lack.
-        launches: per variant, operation and case what each revision launches, where it is counted.
+        lacking: per checked variant and case, the revisions that cannot run it, and why.
+        launches: per variant, operation and case, the launches of each revision, where counted.
         warnings: crashes that did not happen again.
     """
 
@@ -151,14 +151,14 @@ class Checkers:
 
     @property
     def hello(self) -> Hello:
-        """What the first worker found: device, memory, environment."""
+        """Device, memory and environment that the first worker found."""
         return self._workers[0][1].hello
 
     def failures(self, variants: Sequence[str], progress: Progress) -> dict[Culprit, str]:
-        """Checks variants of both revisions, once, against the installed reference.
+        """Check variants of both revisions, once, against the installed reference.
 
         Returns:
-            What is wrong, with the revision and the reason.
+            The failures, with the revision and the reason.
         """
         failures: dict[Culprit, str] = {}
         for side, worker in self._workers if variants else ():
@@ -168,7 +168,7 @@ class Checkers:
         return failures
 
     def changing(self, progress: Progress) -> dict[str, str]:
-        """Variants that change what all code of a process shares, and what; after `failures`."""
+        """Return the variants that change state of a whole process, and how; after `failures`."""
         reasons: dict[str, str] = {}
         for side, worker in self._workers:
             progress.phase(f"looking for changes that {side.label} makes to the process")
@@ -208,7 +208,7 @@ class Checkers:
     def _count(
         self, side: Side, case: CaseSpec, variants: Sequence[str], worker: Runner
     ) -> dict[Culprit, str]:
-        """Count launches, and return what has failed meanwhile."""
+        """Count launches, and return the failures of doing so."""
         finished = worker.run(CountLaunches(case, self._counted), variants)
         for (name, operation), census in finished.value.items():
             of_sides = self.launches.setdefault((name, operation, case.name), {})
@@ -223,12 +223,12 @@ class Checkers:
 def checkers(
     request: RoundsRequest, progress: Progress, *, equal: bool = False
 ) -> Iterator[Checkers]:
-    """Starts workers that have imported all variants; they end with the block.
+    """Start workers that have imported all variants; they end with the block.
 
     Args:
-        request: what is to be measured.
-        progress: is told how far it is.
-        equal: both sides have equal files, so it is enough to import those of one.
+        request: the process-rounds.
+        progress: receives the progress.
+        equal: whether both sides have equal files; then it is enough to import one of them.
 
     Raises:
         UsageError: for a device that is not there, and for a variant file that does not import,
@@ -256,12 +256,12 @@ def checkers(
 
 
 def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -> Runner:
-    """A worker that adds a warning for each crash that does not recur.
+    """Return a runner that adds a warning for each crash that does not recur.
 
     Args:
-        worker: does the tasks.
-        whose: from the name of an arm to its revision and variant, in words.
-        warnings: takes the warnings.
+        worker: runs the tasks.
+        whose: takes the name of an arm, and returns its revision and variant, in words.
+        warnings: collects the warnings.
     """
 
     def tell(arms: Sequence[str], crash: Crash) -> None:
@@ -272,7 +272,7 @@ def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -
 
 
 def started(stack: ExitStack, setup: WorkerSetup, request: RoundsRequest) -> Supervisor:
-    """Starts a worker of a request, which ends when the stack is left."""
+    """Start a worker of a request, which ends when the stack is left."""
     worker = Supervisor(setup, request.serve, request.on_traceback)
     stack.callback(worker.close)
     worker.start()
@@ -280,7 +280,7 @@ def started(stack: ExitStack, setup: WorkerSetup, request: RoundsRequest) -> Sup
 
 
 def greet(worker: Supervisor, *sides: Side) -> None:
-    """Waits for a worker's start; an error in a variant file names the revision."""
+    """Wait for a worker's start; an error in a variant file names the revision."""
     try:
         worker.__enter__()
     except UsageError as error:

@@ -40,14 +40,14 @@ _TREES: set[Path] = set()
 
 @dataclass(frozen=True)
 class Location:
-    """Where kernels are within a repository.
+    """The location of kernels within a repository.
 
     Args:
         top: folder of the working tree.
         kernels: folder that holds the suite's package of kernels, relative to `top`; `None` if the
             repository has none, so both sides use the installed one.
         folders: a user's folders of variants, relative to `top`.
-        suite: whose variants these are.
+        suite: the suite of these variants.
     """
 
     top: Path
@@ -66,8 +66,8 @@ class Tree:
     """One revision on disk.
 
     Args:
-        label: what reports call it.
-        commit: the commit, of a working tree the one that it is based on.
+        label: its name in reports.
+        commit: the commit; for a working tree, the one that it is based on.
         dirty: whether tracked files differ from the commit.
         top: folder of the checkout.
         location: where kernels are in the checkout.
@@ -80,10 +80,11 @@ class Tree:
     location: Location
 
     def variants(self) -> dict[str, VariantEntry]:
-        """All variants of this revision, by name.
+        """Return all variants of this revision, by name.
 
         Raises:
-            UsageError: when the revision lacks a folder, naming both.
+            UsageError: if a folder is missing or leads out of the tree, naming both, or if the
+                revision has kernels that the working tree lacks.
         """
         kernels = self.location.kernels
         for folder in (*self.location.folders, *([kernels] if kernels is not None else [])):
@@ -109,19 +110,19 @@ class Tree:
         return find_variants(folders, root, suite=load_suite(self.location.suite))
 
     def named(self, text: str) -> str:
-        """A message with the tree's label in front and its paths relative to the top."""
+        """Return a message with the tree's label in front and its paths relative to the top."""
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
 
 def measured_alike(
     base: Tree, head: Tree, names: Sequence[str], found: Sequence[Mapping[str, VariantEntry]]
 ) -> tuple[str, ...]:
-    """Return facts about variants of which both revisions run the same file.
+    """Return facts about variants whose file is the same one in both revisions.
 
     Args:
         base: one revision.
         head: the other.
-        names: of the variants that are compared, which both have.
+        names: names of the compared variants, which both have.
         found: the variants of base and head.
 
     Raises:
@@ -148,15 +149,15 @@ def measured_alike(
 
 
 def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = None) -> Location:
-    """Finds the repository and the kernels in it.
+    """Locate the repository and the kernels in it.
 
     Args:
         start: a folder in the repository, used if there are no `folders`.
         folders: as `--kernels` gives them; one that holds the suite's package is its root.
-        suite: whose kernels; a user's has them in its folder.
+        suite: the suite of the kernels; a user's suite has them in its folder.
 
     Raises:
-        UsageError: without git, outside a repository, and where no kernels are found.
+        UsageError: without git, outside a repository, and if no kernels are found.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -188,13 +189,13 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
 def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef) -> Location:
     """Locate the kernels of the base, as its own config and settings have them.
 
-    The suite that drives both revisions stays that of the head.
+    The suite that drives both revisions remains the head's.
 
     Args:
         base: a checkout of the base.
         head: the working tree.
-        folders: of variants, in either tree: paths of flags are in the head's.
-        suite: as the base's config has it.
+        folders: folders of variants, in either tree: paths of flags are in the head's.
+        suite: the suite in the base's config.
 
     Raises:
         UsageError: for a folder that is in neither tree.
@@ -217,7 +218,7 @@ def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef
 def _told_apart(
     places: Sequence[Path], top: Path, package: str
 ) -> tuple[Path | None, tuple[Path, ...]]:
-    """Return the folder that holds the package of kernels, if any, and the folders of variants."""
+    """Return the root of the package of kernels, if any, and the folders of variants."""
     roots = [place for place in places if (top / place / package / "__init__.py").is_file()]
     own = tuple(place for place in places if place not in roots)
     return roots[-1] if roots else None, own
@@ -238,10 +239,9 @@ def _option(folders: Sequence[Path]) -> str:
 
 
 def place_below(path: Path, top: Path) -> Path | None:
-    """A path relative to the top of a tree. Links stay, since the other tree's may differ.
+    """Return a path relative to the top of a tree; `None` if it is not in the tree.
 
-    Returns:
-        `None` for a path that is not in the tree.
+    Links stay, since the other tree's may differ.
     """
     path = Path(os.path.normpath(Path.cwd() / path))
     for parent in (path, *path.parents):
@@ -253,7 +253,7 @@ def place_below(path: Path, top: Path) -> Path | None:
 
 
 def _outer_top(start: Path, top: Path) -> Path | None:
-    """The repository that another one lies in, seen from a folder."""
+    """Return the repository that another one lies in, seen from a folder; `None` if none does."""
     try:
         outer = _top_of(start)
     except UsageError:
@@ -262,7 +262,7 @@ def _outer_top(start: Path, top: Path) -> Path | None:
 
 
 def working_tree(location: Location) -> Tree:
-    """The working tree, including uncommitted changes.
+    """Return the working tree, including uncommitted changes.
 
     Raises:
         UsageError: if its code runs in this process.
@@ -275,20 +275,20 @@ def working_tree(location: Location) -> Tree:
 
 @contextmanager
 def base_tree(location: Location, ref: str) -> Iterator[Tree]:
-    """A checkout of a revision in a temporary folder, which is removed when the block ends.
+    """Yield a checkout of a revision in a temporary folder, which is removed when the block ends.
 
     It is a linked worktree of the user's repository, so it has the repository's settings, filters,
     LFS objects, tags for `git describe` and end-of-line rules. Only the administrative folder,
     which `git worktree add` would make in `.git/worktrees`, is in the temporary folder too: git
-    requires no more of it than a `commondir` that leads to the repository
-    (gitrepository-layout(5)). So a gate that is killed leaves nothing in the user's repository,
-    and the next one removes what it left elsewhere (`bt_bench.base.scratch`).
+    only requires a `commondir` in it that leads to the repository (gitrepository-layout(5)). So a
+    gate that is killed leaves nothing in the user's repository, and the next one removes its
+    remains elsewhere (`bt_bench.base.scratch`).
 
     `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
     a clone would have another configuration, other remotes, and none of the files of LFS.
 
     Raises:
-        UsageError: for a revision that git does not know, with what git says.
+        UsageError: for a revision that git does not know, with git's message.
     """
     commit = _commit_of(location.top, ref)
     with scratch_folder("gate") as scratch:
@@ -298,12 +298,12 @@ def base_tree(location: Location, ref: str) -> Iterator[Tree]:
 
 
 def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
-    """Makes a linked worktree.
+    """Create a linked worktree.
 
     Args:
         repository: a checkout.
-        commit: to check out.
-        top: of the worktree; new.
+        commit: the commit to check out.
+        top: folder of the worktree; new.
         admin: git's administrative folder of the worktree; new.
     """
     common, own = (
@@ -329,15 +329,15 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
 
 
 def build(tree: Tree, command: str, seconds: float = BUILD_SECONDS) -> None:
-    """Runs a command of the shell in a tree.
+    """Run a shell command in a tree.
 
     Args:
-        tree: where.
-        command: as typed.
+        tree: the tree.
+        command: the command as typed.
         seconds: time limit.
 
     Raises:
-        UsageError: when it fails or takes too long, with the end of what it printed.
+        UsageError: if it fails or takes too long, with the end of its output.
     """
     try:
         process = run_kept(
@@ -388,7 +388,7 @@ def _top_of(start: Path) -> Path:
 
 
 def _tracked_root(top: Path, package: str) -> Path | None:
-    """The folder whose package of kernels git tracks; the shallowest, of several."""
+    """Return the folder with a package of kernels that git tracks; the shallowest of several."""
     try:
         names = _names(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py")
     except UsageError:  # no repository, which is refused where it matters
@@ -412,10 +412,10 @@ def _commit_of(top: Path, ref: str) -> str:
 
 
 def tracked_files(top: Path) -> frozenset[str]:
-    """Return what git tracks in a checkout, relative to its top; nothing outside a repository.
+    """Return the files that git tracks in a checkout, relative to its top; none without git.
 
     Raises:
-        UsageError: when git fails in a repository, with what it says.
+        UsageError: if git fails in a repository, with its message.
     """
     if not (top / ".git").exists():
         return frozenset()
@@ -426,14 +426,14 @@ def own_files(top: Path, folder: Path) -> dict[str, str]:
     """Return the files of a folder that git tracks, or would if they were added.
 
     Args:
-        top: of a checkout.
-        folder: below it, without links in its path.
+        top: top of a checkout.
+        folder: a folder below it, without links in its path.
 
     Returns:
-        By name, relative to the folder: of a submodule its commit, of anything else nothing.
+        By name, relative to the folder: the commit of a submodule, or "" for anything else.
 
     Raises:
-        UsageError: when git fails, with what it says.
+        UsageError: if git fails, with its message.
     """
     # Asked for at the top, since files in the folder could make it look like a repository.
     place = folder.relative_to(top)
@@ -456,7 +456,7 @@ def _names(folder: Path, *arguments: str) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, without white space around it.
+    """Return git's output, without white space around it.
 
     Raises:
         UsageError: as `_run_git`.
@@ -465,10 +465,10 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _run_git(folder: Path, *arguments: str) -> bytes:
-    """Return what git prints.
+    """Run git, and return its output.
 
     Raises:
-        UsageError: when there is no git, or it fails, with what it says.
+        UsageError: if git is missing, fails, or takes too long, with its message.
     """
     try:
         done = subprocess.run(
@@ -493,11 +493,11 @@ def _run_git(folder: Path, *arguments: str) -> bytes:
 
 
 def places_of_environment(head: Tree, tracked: frozenset[str]) -> list[Path]:
-    """Return the places of what is installed; of an environment among sources not all of it.
+    """Return the places of installed code; an environment among sources only counts in part.
 
     Args:
         head: the working tree, which the environment of the Python that runs may lie in.
-        tracked: what git tracks in either tree.
+        tracked: names that git tracks in either tree.
     """
 
     def is_shared(prefix: Path) -> bool:
@@ -521,7 +521,7 @@ def _within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) 
 
 
 def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
-    """What the processes of each revision may use: their own tree, not the other's."""
+    """Return the files that each revision's processes may use: their own tree, not the other's."""
     trees, scratch = (base, head), base.top.parent
     tracked = tracked_files(base.top) | tracked_files(head.top)
     installed = places_of_environment(head, tracked)

@@ -1,4 +1,4 @@
-"""Chooses the metrics that a gate takes of each operation, and a plan that takes only these."""
+"""The metrics that a gate takes of each operation, and a plan that takes only these."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bt_bench.results import (
     sums_in,
 )
 
-# On H200s half of the noise of a ratio or more is white within a process: more rounds lessen it as
-# more processes do, and these take seconds to set up. The rest is that of the copies of the code.
+# On H200s half of a ratio's noise or more is white within a process: more rounds reduce it as more
+# processes do, but processes take seconds to set up. The rest comes from the copies of the code.
 MAX_ROUNDS = 150
 MAX_ROUNDS_FOR_STAGING = 126  # which the interpreter may have to run
-# Where its buffers lie in the GPU's memory moves the device time of a step by 2 to 3 %, for as long
+# The place of its buffers in GPU memory moves the device time of a step by 2 to 3 %, for as long
 # as they live.
 MAX_INSTANCES = 8
 MAX_INSTANCES_FOR_STAGING = 2  # which runs on the host alone
@@ -46,7 +46,7 @@ LAUNCHES = COUNTED["launches"]
 def offered(operation: Operation, device: DeviceKind) -> list[Metric]:
     """Return all metrics that a gate can take of an operation.
 
-    Without a GPU nothing but staging can be timed, and launches are counted, which is exact.
+    Without a GPU only staging can be timed; launches are counted, which is exact.
     """
     timed = [metric_of(series) for series in _timed(operation)]
     if device == "cuda":
@@ -75,15 +75,15 @@ def _timed(operation: Operation) -> list[Series]:
 def choose_metrics(
     patterns: Sequence[str], operations: Iterable[Operation], device: DeviceKind
 ) -> dict[Operation, tuple[Metric, ...]]:
-    """Per operation the metrics that a gate takes.
+    """Choose the metrics that a gate takes, by operation.
 
     Args:
         patterns: names or patterns; without any, the primary metrics of each operation.
-        operations: what is timed.
-        device: where it is timed.
+        operations: the operations to time.
+        device: the device to time them on.
 
     Raises:
-        UsageError: for a pattern that no operation has a metric for.
+        UsageError: for a pattern that no operation has a metric for, and for sums of metrics.
     """
     if sums := sums_in(patterns):
         raise UsageError(
@@ -107,12 +107,12 @@ def choose_metrics(
 
 
 def round_plan(plan: Plan, wanted: Iterable[Series], seed: int) -> Plan:
-    """Shortens a config's plan: only the conditions that are wanted, and few rounds.
+    """Shorten a config's plan: only the wanted conditions, and few rounds.
 
     Args:
         plan: the config's; numbers that are already smaller stay.
         wanted: all series that a process-round takes.
-        seed: of the process-round.
+        seed: seed of the process-round.
     """
     series = list(wanted)
     on_host = all(one.quantity is Quantity.STAGE_US for one in series)

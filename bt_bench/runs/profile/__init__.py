@@ -1,4 +1,4 @@
-"""Profiles of one step: its timeline, and counters that another tool takes of a process of ours."""
+"""Profiles of one step: its timeline, and counters that Nsight Compute takes of a subprocess."""
 
 from __future__ import annotations
 

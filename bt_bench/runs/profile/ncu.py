@@ -1,4 +1,4 @@
-"""Takes counters of one step: our process under Nsight Compute, and then its report."""
+"""Counters of one step: a subprocess runs under Nsight Compute, and its report is read."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from bt_bench.worker.profiling.marking import (
 )
 
 CALLS = 3
-"""Calls of the step that are profiled: figures are their medians."""
+"""Profiled calls of the step: figures are their medians."""
 
 WARM_UP = 3
-"""Replays of the window before them, so that nothing is compiled while it is profiled."""
+"""Replays of the window before them, which leave nothing to compile while profiling."""
 
 MOST_LAUNCHES = 64
-"""The most kernels of a call that are profiled, for all variants together on average."""
+"""The most profiled kernels of a call, on average over the variants."""
 
 MOST_REPORT_BYTES = 64 << 20
 SECONDS = 900.0
@@ -55,14 +55,14 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class CountersRequest:
-    """What to take counters of.
+    """A request for counters of one step.
 
     Args:
         config: the config's name.
         setup: the device, the variants and their suite.
         case: the workload.
-        operation: what is called.
-        step: the place of the step in its window, from 0; `None`: the last one.
+        operation: the operation to call.
+        step: index of the step in its window, from 0; `None`: the last one.
         l2: whether caches are flushed before each replay of a kernel.
         seconds: time limit of Nsight Compute.
     """
@@ -78,11 +78,12 @@ class CountersRequest:
 
 @dataclass(frozen=True)
 class TakenCounters:
-    """What was taken.
+    """The counters of one step, and the report behind them.
 
     Args:
-        counters: of all variants.
-        report: the content of Nsight Compute's own file; `None` if it is too large to be kept.
+        counters: counters of all variants.
+        report: contents of Nsight Compute's own file; `None` if there is none, or it is too
+            large to be kept.
         report_bytes: its size.
     """
 
@@ -98,11 +99,11 @@ def take_counters(
     *,
     ncu: Ncu | None = None,
 ) -> TakenCounters:
-    """Profiles the step, and reads the report.
+    """Profile the step, and read the report.
 
     Args:
-        request: what to take.
-        on_progress: is told what is being profiled.
+        request: the step and the variants.
+        on_progress: called with each line of progress.
         on_traceback: takes the traceback of each failure of a variant.
         ncu: the program; `None`: the one that is found.
 
@@ -129,7 +130,7 @@ def take_counters(
 
 
 def too_large(size: int) -> str:
-    """Says that a report of Nsight Compute was not kept; `size` is in bytes."""
+    """Return the message that a report is too large to be kept; `size` is in bytes."""
     return (
         f"Nsight Compute's own report has {format_bytes(size)} and is not kept: more than "
         f"{format_bytes(MOST_REPORT_BYTES)}; profile fewer variants at once"
@@ -143,7 +144,7 @@ def _run(
     report: Path,
     on_progress: Callable[[str], None],
 ) -> str:
-    """Runs Nsight Compute to its end, and returns all that it printed."""
+    """Run Nsight Compute to its end, and return all that it printed."""
     names = [arm.name for arm in request.setup.arms]
     asked = MarkRequest(
         request.setup, request.case, request.operation, request.step, CALLS, WARM_UP
@@ -173,7 +174,7 @@ def _most_launches(request: CountersRequest) -> int:
 
 @contextmanager
 def _following(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tells the lines that another process appends to a file, until the block ends."""
+    """Pass on the lines that another process appends to a file, until the block ends."""
     ended = threading.Event()
 
     def follow() -> None:
@@ -202,10 +203,10 @@ def _marked(
     printed: str,
     on_traceback: Callable[[str], None] | None,
 ) -> Marked:
-    """What our process did under Nsight Compute."""
+    """Return the accepted answer of the process under Nsight Compute; pass on its tracebacks."""
     answer = read_answer(folder)
     if answer is None:
-        # It may have been killed by Nsight Compute, which then says why.
+        # Nsight Compute may have killed it, and then prints why.
         raise why_no_report(ncu, printed)
     if on_traceback is not None:
         for traceback in answer.tracebacks:
@@ -216,7 +217,7 @@ def _marked(
 def _full(
     request: CountersRequest, marked: Marked, read: Sequence[VariantCounters]
 ) -> list[VariantCounters]:
-    """All variants in the order in which they were asked for."""
+    """Return all variants in the requested order."""
     found = {variant.name: variant for variant in read}
     for name, reason in marked.failures.items():
         found[name] = VariantCounters(name=name, reason=reason)

@@ -1,4 +1,4 @@
-"""Reads a report of Nsight Compute by the Python module that its makers provide."""
+"""Reading of Nsight Compute's reports, by the Python module that its makers provide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_STALL = "selected"
 
 
 def load_module(ncu: Ncu) -> Any:
-    """The module `ncu_report`: an installed one, or that of Nsight Compute itself.
+    """Import the module `ncu_report`: an installed one, or Nsight Compute's own.
 
     Args:
         ncu: the program.
@@ -54,14 +54,14 @@ def load_module(ncu: Ncu) -> Any:
 def read_variants(
     module: Any, path: Path, ranges: Mapping[str, str], calls: int, most: int
 ) -> list[VariantCounters]:
-    """The kernels of each variant.
+    """Return the kernels of each variant.
 
     Args:
         module: `ncu_report`.
-        path: of the report.
+        path: path of the report.
         ranges: by variant, the name of the NVTX range that its calls lie in.
-        calls: how many calls each range has.
-        most: how many kernels were profiled at most, in all calls of all variants.
+        calls: number of calls in each range.
+        most: the most kernels that were profiled, in all calls of all variants.
 
     Raises:
         UsageError: if the report cannot be read.
@@ -103,7 +103,7 @@ def _unreadable(path: Path, why: str) -> UsageError:
 
 
 def _open_ranges(action: Any) -> Iterator[str]:
-    """Names of our ranges that were open when a kernel was launched."""
+    """Yield the names of our ranges that were open when a kernel was launched."""
     state = action.nvtx_state()
     if state is None:
         return
@@ -114,7 +114,7 @@ def _open_ranges(action: Any) -> Iterator[str]:
 
 
 def _variant(name: str, actions: Sequence[Any], calls: int, is_cut: bool) -> VariantCounters:
-    """The kernels of a variant, in the order of a call's launches."""
+    """Return the kernels of a variant, in the order of a call's launches."""
     count, rest = divmod(len(actions), calls)
     of_calls = [actions[call * count : (call + 1) * count] for call in range(calls)]
     launched = [[action.name() for action in of_call] for of_call in of_calls]
@@ -137,7 +137,7 @@ def _most(actions: Sequence[Any]) -> str:
 
 
 def _kernel(actions: Sequence[Any]) -> KernelCounters:
-    """One launch of a step, in all of its calls."""
+    """Return the counters of one launch of a step, from all of its calls."""
     values = {}
     for counter in Counter:
         of_calls = [_value(action, counter) for action in actions]
@@ -161,10 +161,10 @@ def _kernel(actions: Sequence[Any]) -> KernelCounters:
 
 
 def _value(action: Any, counter: Counter) -> float | None:
-    """The value of a counter, in its unit; `None` if the report has none.
+    """Return the value of a counter, in its unit; `None` if the report has none.
 
-    Reports have base units, such as ns and bytes. They are not asked for: the module that comes
-    with Nsight Compute 2025.3 crashes then.
+    Reports have base units, such as ns and bytes. The unit itself is not queried: the module that
+    comes with Nsight Compute 2025.3 crashes then.
     """
     for name, scale in counter.traits.sources:
         metric = action.metric_by_name(name)
@@ -175,7 +175,7 @@ def _value(action: Any, counter: Counter) -> float | None:
 
 
 def _samples(action: Any) -> Counts[tuple[str, str | None]]:
-    """Samples of warps by what they waited for, and by line."""
+    """Count samples of stalled warps by stall reason and by line."""
     counts: Counts[tuple[str, str | None]] = Counts()
     for name in action.metric_names():
         if not name.startswith(_STALLED) or name.endswith(_NOT_ISSUED):
@@ -192,7 +192,7 @@ def _samples(action: Any) -> Counts[tuple[str, str | None]]:
 
 
 def _place(source: Any) -> str | None:
-    """File and line of an instruction, as other profiles name them."""
+    """Return file and line of an instruction, as other profiles name them."""
     if source is None or not source.file_name():
         return None
     return f"{Path(source.file_name()).name}:{source.line()}"

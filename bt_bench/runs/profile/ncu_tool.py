@@ -1,4 +1,4 @@
-"""Nsight Compute: where it is, which version it has, how it is run, and what its errors mean."""
+"""Nsight Compute: its location, its version, its command line and its known errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bt_bench.results import Cache
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN
 
 OLDEST = (2023, 3)
-"""The first version that is known to have every option that is passed."""
+"""The first version that is known to have every option used here."""
 
 INSTALLED = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-"""Where it is looked for besides `PATH`; of several versions the newest one is taken."""
+"""Places to search if it is not on `PATH`, in this order; of one place's versions, the newest."""
 
 REPORT_SUFFIX = ".ncu-rep"
 
@@ -31,7 +31,7 @@ _INSTALL = (
 _VERSION_SECONDS = 30.0
 _SHOWN_LINES = 6
 
-# What its errors contain, and what to do. The first one that is found is told.
+# Texts of its errors, with causes and remedies. The first one that is found is reported.
 _KNOWN_ERRORS = (
     (
         "ERR_NVGPUCTRPERM",
@@ -62,8 +62,8 @@ class Ncu:
     """An installed Nsight Compute.
 
     Args:
-        path: of its program.
-        version: as it says, such as `2025.3.1.0`.
+        path: path of its program.
+        version: its version as printed, such as `2025.3.1.0`.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Ncu:
 
     @property
     def modules(self) -> list[Path]:
-        """Folders in which it may have brought its module for Python, the likeliest first.
+        """Folders that may hold its module for Python, the likeliest first.
 
         In a CUDA toolkit its program is a script in another folder.
         """
@@ -82,18 +82,18 @@ class Ncu:
 
 
 def _newest(paths: Iterable[Path]) -> list[Path]:
-    """Paths with versions in their names, the newest first."""
+    """Sort paths with versions in their names, the newest first."""
     return sorted(paths, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))])[::-1]
 
 
 def find_ncu(installed: Sequence[str] | None = None) -> Ncu:
-    """Finds Nsight Compute, first on `PATH`.
+    """Find Nsight Compute, first on `PATH`.
 
     Args:
-        installed: patterns of absolute paths to look at besides; `None`: `INSTALLED`.
+        installed: patterns of absolute paths to search after that; `None`: `INSTALLED`.
 
     Raises:
-        UsageError: if it is missing, does not say its version, or is too old.
+        UsageError: if it is missing, prints no version, or is too old.
     """
     on_path = shutil.which("ncu")
     patterns = INSTALLED if installed is None else installed
@@ -135,14 +135,14 @@ def _printed_version(path: Path) -> str:
 def ncu_command(
     ncu: Ncu, report: Path, ranges: Sequence[str], l2: Cache, launches: int, marked: Sequence[str]
 ) -> list[str]:
-    """The command that profiles the kernels in some ranges of a process.
+    """Return the command that profiles the kernels in some ranges of a process.
 
     Args:
         ncu: the program.
         report: the file to write, which ends in `REPORT_SUFFIX`.
         ranges: names of the NVTX ranges.
         l2: whether caches are flushed before each replay of a kernel.
-        launches: the most kernels that are profiled.
+        launches: the most kernels to profile.
         marked: the command of the process.
     """
     includes = (part for name in ranges for part in ("--nvtx-include", _filter(name)))
@@ -162,12 +162,12 @@ def ncu_command(
 
 
 def _filter(name: str) -> str:
-    """Selects the push-pop range of a name, in which other characters may have a meaning."""
+    """Return a filter for a push-pop range; characters that may have a meaning match any."""
     return f"regex:{DOMAIN}@{re.sub(r'[^A-Za-z0-9_=-]', '.', name)}/"
 
 
 def environment() -> Mapping[str, str]:
-    """The environment of the process: it imports what this one does, with lines of sources."""
+    """Return the environment of the process: it imports from the same paths, with line info."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -177,12 +177,12 @@ def environment() -> Mapping[str, str]:
 
 
 def is_known_error(printed: str) -> bool:
-    """Whether Nsight Compute has said why it cannot profile here."""
+    """Return whether Nsight Compute printed a known reason why it cannot profile here."""
     return any(text in printed for text, _ in _KNOWN_ERRORS)
 
 
 def why_no_report(ncu: Ncu, printed: str) -> UsageError:
-    """Why Nsight Compute wrote no report, as an error for the user.
+    """Return an error for the user that explains why Nsight Compute wrote no report.
 
     Args:
         ncu: the program.
@@ -195,7 +195,7 @@ def why_no_report(ncu: Ncu, printed: str) -> UsageError:
 
 
 def _last_lines(printed: str) -> str:
-    """What it said of errors, or the end of all it printed."""
+    """Return its last errors and warnings, or else the end of all it printed."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("==ERROR==", "==WARNING=="))]
     return "; ".join((telling or lines)[-_SHOWN_LINES:]) or "it printed nothing"

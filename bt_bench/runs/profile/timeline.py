@@ -1,4 +1,4 @@
-"""Takes the timeline of one step: has a worker check the variants, and trace those that passed."""
+"""The timeline of one step: a worker checks the variants, and traces those that passed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelinePart
 
 @dataclass(frozen=True)
 class TimelineRequest:
-    """What to trace.
+    """A request for the timeline of one step.
 
     Args:
         config: the config's name.
         case: the workload.
-        operation: what is called.
+        operation: the operation to call.
         names: the variants.
-        step: the place of the step in its window, from 0; `None`: the last one.
+        step: index of the step in its window, from 0; `None`: the last one.
     """
 
     config: str
@@ -34,13 +34,13 @@ class TimelineRequest:
 def take_step_timeline(
     request: TimelineRequest, runner: Runner, hello: Hello, watcher: Watcher | None = None
 ) -> Timeline:
-    """Traces the step of all variants that compute the right result, side by side.
+    """Trace the step of all variants that compute the right result, side by side.
 
     Args:
-        request: what to trace.
-        runner: has the worker of the variants.
-        hello: what that worker said of itself.
-        watcher: is told of progress.
+        request: the step and the variants.
+        runner: runs tasks in the worker of the variants.
+        hello: the worker's own description.
+        watcher: receives the progress.
 
     Raises:
         UsageError: without a GPU, and for a step that the window does not have.
@@ -79,12 +79,12 @@ def take_step_timeline(
 
 
 def step_of(case: str, workload: WorkloadRecord, asked: int | None) -> int:
-    """The place of a step in the window of a case, from 0.
+    """Return the index of a step in the window of a case, from 0.
 
     Args:
         case: its name.
-        workload: what is recorded of it.
-        asked: the place; `None`: the last one.
+        workload: the record of its workload.
+        asked: the wanted index; `None`: the last one.
 
     Raises:
         UsageError: if the window has no such step.
@@ -102,7 +102,7 @@ def step_of(case: str, workload: WorkloadRecord, asked: int | None) -> int:
 def _checked(
     request: TimelineRequest, runner: Runner, watcher: Watcher | None
 ) -> dict[str, Reason]:
-    """Why variants are not traced: they failed, or lack a feature."""
+    """Return why variants are not traced: they failed, or lack a feature."""
     finished = runner.run(
         CheckCase(request.case, (request.operation,)), list(request.names), watcher
     )

@@ -1,1 +1,1 @@
-"""How often the gate finds slowdowns and how often it is wrong, by simulation."""
+"""Simulated gates: how often they find slowdowns, and how often they are wrong."""

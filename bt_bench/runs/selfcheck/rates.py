@@ -1,7 +1,7 @@
-"""Whether the gate keeps its promises: gates of equal code, and of code slowed by a known amount.
+"""Rates behind the gate's promises: gates of equal code, and of code slowed by a known amount.
 
 Rounds come from a population: a recording that is drawn from again and again, or a made-up machine.
-They go through the same `run_gate` as those of a live gate.
+They go through the same `run_gate` as a live gate's rounds.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ FACTORS = (2, 3)
 MOST_RED = 0.01
 LEAST_FOUND = {2: 0.95, 3: 0.99}  # of figures measured apart, by multiple of their margin
 LEAST_ASKED = {0.05: 0.99, 0.03: 0.95}  # of the others, by share
-LEAST_SAID = 0.98  # of the slowdown that the gate itself said it finds with 99 %
+LEAST_SAID = 0.98  # of slowdowns by the gate's own detection limit at 99 %
 MOST_MARGIN, LONG_US = 0.025, 5.0  # the median margin of figures that last longer
 
 PROMISED = ("host_us", "gpu_us", "stage_us")
-"""The metrics that a gate times unless it is told otherwise; the promises are about them."""
+"""The metrics that a gate times by default; the promises are about them."""
 
 _ROUNDING = 1e-9  # tolerance for comparing multiples of a margin
 
 
 class Kind(StrEnum):
-    """What the size of a slowdown is made of."""
+    """Measures of the size of a slowdown."""
 
     SHARE = "share"  # of the figure
-    ASKED = "asked"  # the same, but of short figures as many microseconds as a gate is asked for
+    ASKED = "asked"  # the same, but at least the microseconds that a gate is to find
     OF_MARGIN = "of_margin"  # a multiple of the margin that the gate of equal code had
-    SAID = "said"  # what the gate of equal code said it finds with 99 %
+    SAID = "said"  # the detection limit at 99 % that the gate of equal code reported
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """By how much one figure is slowed."""
+    """A slowdown of one figure."""
 
     amount: float
     kind: Kind = Kind.SHARE
 
     @property
     def key(self) -> str:
-        """Return what names it in JSON, which stays as it was."""
+        """Its name in JSON, which stays as it was."""
         said = self.kind is Kind.SAID
         return "what the gate said it finds" if said else self.label.replace("µs", "us")
 
     @property
     def label(self) -> str:
-        """As in tables: `+3 %`, `3 % or 0.1 µs`, `2 x margin`."""
+        """Its name in tables: `+3 %`, `3 % or 0.1 µs`, `2 x margin`."""
         if self.kind is Kind.OF_MARGIN:
             return f"{self.amount:g} x margin"
         if self.kind is Kind.SAID:
@@ -78,9 +78,9 @@ class Slowdown:
         return f"+{100 * self.amount:g} %"
 
     def share(self, judgement: Judgement) -> float | None:
-        """As a share of the figure's time, from its judgement in a gate of equal code.
+        """Return the slowdown as a share of the figure's time, from its judgement on equal code.
 
-        `None` without the margin that it is a multiple of.
+        `None` without the evidence that its size depends on.
         """
         evidence = judgement.evidence
         if self.kind is Kind.SHARE:
@@ -102,35 +102,35 @@ PAIRED_SLOWDOWNS = (
     Slowdown(0.1),
     SAID,
 )
-"""Of figures whose arms share a process."""
+"""Slowdowns of figures whose arms share a process."""
 
 APART_SLOWDOWNS = (
     *(Slowdown(share) for share in (0.01, 0.02, 0.03, 0.05, 0.10)),
     *(Slowdown(factor, Kind.OF_MARGIN) for factor in FACTORS),
 )
-"""Of figures that were measured apart."""
+"""Slowdowns of figures that were measured apart."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened."""
+    """The rate of an event among trials."""
 
     times: int
     trials: int
 
     @property
     def share(self) -> float | None:
-        """`None` without trials."""
+        """Share of the trials; `None` without trials."""
         return self.times / self.trials if self.trials else None
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's interval at 95 %."""
+        """Wilson's interval at 95 %; `None` without trials."""
         return wilson_interval(self.times, self.trials) if self.trials else None
 
 
 def rate_of(hits: Sequence[bool]) -> Rate:
-    """How many are true."""
+    """Return the rate of true values."""
     return Rate(sum(hits), len(hits))
 
 
@@ -163,13 +163,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Detection:
-    """How often a slowdown was found.
+    """The detection rates of a slowdown.
 
     Args:
-        slowdown: by how much.
+        slowdown: the slowdown.
         apart: whether the figures were measured apart.
-        found: rate over all gates; where promises are about some metrics, of these.
-        able: of these, the gates of equal code that had said they would find it with 99 %.
+        found: rate over all gates; for figures that share a process, only over the metrics that
+            promises are about, if there are any.
+        able: the same over gates that reported, for equal code, to find it with 99 %.
         beyond: per factor in `FACTORS`, the rate over gates where the slowdown was at least that
             many times the margin of the figure.
         metrics: rates by metric, over all gates.
@@ -189,14 +190,14 @@ class Selfcheck:
 
     Args:
         red: gates of equal code that would have failed a build, for whatever reason.
-        slower: those of them that found some figure slower.
+        slower: gates of equal code that found some figure slower.
         detections: per slowdown, and whether measured apart.
         margins: of all figures in all gates, as shares: quartiles with both ends.
         mean_rounds: mean number of rounds that a gate of equal code took.
         undecided: share of the figures of equal code without a verdict.
         long_margin: median margin of the figures that share a process and last longer than
             `LONG_US`; `None` without any.
-        short: gates of equal code that said that they could have missed what they were to find.
+        short: gates of equal code that reported that they could have missed the slowdown to find.
     """
 
     red: Rate
@@ -209,9 +210,9 @@ class Selfcheck:
     short: Rate = Rate(0, 0)
 
     def worst(self, factor: int) -> Rate:
-        """How often a slowdown by `factor` times the margin was found: the worse of two rates.
+        """Return the worse of two detection rates for slowdowns by `factor` times the margin.
 
-        It is about figures that were measured apart. One is over slowdowns by exactly that
+        Both are about figures that were measured apart. One is over slowdowns by exactly that
         multiple, the other over all that reached it.
         """
         just = Slowdown(factor, Kind.OF_MARGIN)
@@ -223,7 +224,7 @@ class Selfcheck:
         return min(rates, key=lambda rate: rate.times / rate.trials, default=pooled)
 
     def promises(self) -> tuple[Promise, ...]:
-        """What the gate promises, and whether it was kept; untried promises are not kept."""
+        """Return the gate's promises, and whether each was kept; untried ones are not kept."""
         kept = self.red.share is not None and self.red.share <= MOST_RED
         what = f"equal code: at most {MOST_RED:.0%} of builds are red"
         promises = [Promise("red", what, spelled(self.red), kept)]
@@ -271,7 +272,7 @@ def _percent(share: float) -> str:
 
 
 def spelled(rate: Rate) -> str:
-    """`0.20 % (0.03 to 1.12 %) of 1000`."""
+    """Format a rate, such as `0.20 % (0.03 to 1.12 %) of 1000`."""
     if rate.share is None or rate.interval is None:
         return "not tried"
     low, high = 100 * rate.interval.low, 100 * rate.interval.high
@@ -281,7 +282,7 @@ def spelled(rate: Rate) -> str:
 def plan_for(
     population: Population, looks: tuple[int, ...] = DEFAULT_LOOKS, detect: float = DEFAULT_DETECT
 ) -> GatePlan:
-    """The gate of a population."""
+    """Return the plan of the gates of a population."""
     return GatePlan(population.subjects, looks=looks, apart=population.apart, detect=detect)
 
 
@@ -293,15 +294,15 @@ def selfcheck(
     plan: GatePlan,
     progress: Progress,
 ) -> Selfcheck:
-    """Runs gates of equal code, and the same with one figure slowed.
+    """Run gates of equal code, and the same with one figure slowed.
 
     Args:
-        population: where rounds come from.
-        rules: of the gate.
-        gates: how many of each.
-        seed: for all random draws.
-        plan: of the gate, see `plan_for`.
-        progress: is told how many gates are done.
+        population: source of the rounds.
+        rules: rules of the gate.
+        gates: number of gates of each kind.
+        seed: seed for all random draws.
+        plan: plan of the gate, see `plan_for`.
+        progress: receives the number of gates done.
 
     Raises:
         UsageError: for no gates.
@@ -328,14 +329,14 @@ def try_gate(
     generator: np.random.Generator,
     slowdowns: Sequence[Slowdown] | None = None,
 ) -> Trial:
-    """One draw of rounds through the gate, unchanged and with one figure slowed at a time.
+    """Run one draw of rounds through the gate, unchanged and with one figure slowed at a time.
 
     Args:
-        population: where rounds come from.
-        plan: of the gate.
-        rules: of the gate.
+        population: source of the rounds.
+        plan: plan of the gate.
+        rules: rules of the gate.
         generator: draws the rounds and the figure.
-        slowdowns: default: those that go with how the figure was measured.
+        slowdowns: the slowdowns to try; `None`: those for the way the figure was measured.
     """
     values = population.draw(generator, plan.most_rounds)
     unchanged = run_gate(ArraySource(plan.subjects, values), plan, rules)
@@ -355,7 +356,7 @@ def try_gate(
 def is_found(
     values: FloatArray, plan: GatePlan, rules: Rules, slowed: dict[Subject, float]
 ) -> bool:
-    """Whether a gate finds any of the subjects that were slowed to be so."""
+    """Return whether a gate finds any of the slowed subjects to be slower."""
     outcome = run_gate(ArraySource(plan.subjects, values, slowed), plan, rules)
     return any(
         judgement.verdict is Verdict.SLOWER
@@ -365,7 +366,7 @@ def is_found(
 
 
 def summarise(trials: Sequence[Trial]) -> Selfcheck:
-    """Rates over trials."""
+    """Return the rates over trials."""
     unchanged = [trial.unchanged for trial in trials]
     judgements = [each for outcome in unchanged for each in outcome.judged.judgements]
     margins = [each.evidence.needed for each in judgements if each.evidence]
@@ -425,7 +426,7 @@ def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Dete
 
 
 def _said(slowdown: Slowdown, trial: Trial) -> bool:
-    """Whether the gate of equal code said that it would find such a slowdown."""
+    """Return whether the gate of equal code reported that it would find such a slowdown."""
     share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
     if share is None or evidence is None:
         return False
@@ -433,9 +434,9 @@ def _said(slowdown: Slowdown, trial: Trial) -> bool:
 
 
 def _is_beyond(slowdown: Slowdown, trial: Trial, factor: int) -> bool:
-    """Whether a slowdown reaches `factor` times the margin, so that the gate should find it.
+    """Return whether a slowdown reaches `factor` times the margin, so the gate should find it.
 
-    If the margin is not known, only slowdowns given as a multiple of it can.
+    Without a known margin, only slowdowns given as a multiple of it can reach it.
     """
     share, margin = slowdown.share(trial.judgement), trial.margin
     if margin is None or share is None:

@@ -1,4 +1,4 @@
-"""What a selfcheck found, for people and for programs."""
+"""Results of a selfcheck, for people and for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA_VERSION: Final = 2
 
 
 def facts_of(recorded: Recording, rules: Rules, plan: GatePlan, gates: int) -> tuple[str, ...]:
-    """How the selfcheck was done, a sentence each."""
+    """Return how the selfcheck was done, a sentence each."""
     name = device_name(recorded.environment) or "an unknown device"
     asked = Asked(plan.detect, rules.margin)
     return (
@@ -34,7 +34,7 @@ def facts_of(recorded: Recording, rules: Rules, plan: GatePlan, gates: int) -> t
 
 
 def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
-    """The rates in tables."""
+    """Return the rates in tables."""
     equal = (
         (Cell("red builds"), Cell(_brief(result.red))),
         (Cell("some figure SLOWER"), Cell(_brief(result.slower))),
@@ -115,13 +115,13 @@ def _brief(rate: Rate) -> str:
 def selfcheck_json(
     checked: Sequence[tuple[Recording, Selfcheck]], plan: GatePlan, gates: int, seed: int
 ) -> dict[str, Any]:
-    """The rates of each recording as one JSON document.
+    """Return the rates of each recording as one JSON document.
 
     Args:
-        checked: recordings with what was found.
+        checked: recordings with their results.
         plan: the gate, whose looks are the same for all.
-        gates: how many of each.
-        seed: of the random draws.
+        gates: number of gates of each kind.
+        seed: seed of the random draws.
     """
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""Rounds drawn from a recording rather than measured, to see how often a gate errs.
+"""Rounds drawn from a recording rather than measured, to estimate how often a gate errs.
 
 A `Population` draws the rounds of one gate after another; `ArraySource` passes such rounds to the
 gate, slowed down where a test asks for it.
@@ -19,11 +19,11 @@ MIN_RECORDED_ROUNDS = 12
 
 
 class Population(Protocol):
-    """Equal code, from which the rounds of any number of gates can be drawn."""
+    """Equal code as a source of rounds for any number of gates."""
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """What every round measures."""
+        """The subjects that every round measures."""
         ...
 
     @property
@@ -32,17 +32,17 @@ class Population(Protocol):
         ...
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """Values [rounds, arms, subjects] of one gate, arms as in `ARMS`; NaN where missing."""
+        """Draw values [rounds, arms, subjects] of one gate, arms as in `ARMS`; NaN if missing."""
         ...
 
 
 class ArraySource:
-    """The rounds of an array, in their order.
+    """A source of an array's rounds, in their order.
 
     Args:
-        subjects: of the last axis.
+        subjects: subjects of the last axis.
         values: [rounds, arms, subjects], arms as in `ARMS`.
-        slowed: per subject, by what share to slow the head.
+        slowed: per subject, the share to slow the head by.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ArraySource:
         self._taken = 0
 
     def take(self, count: int) -> list[GateRound]:
-        """The next rounds; fewer at the end."""
+        """Return the next rounds; fewer at the end."""
         rounds = self._values[self._taken : self._taken + count].tolist()
         self._taken += len(rounds)
         return [
@@ -75,21 +75,21 @@ class ArraySource:
 class RecordedPopulation:
     """Rounds of a recording of equal code, drawn anew for every gate.
 
-    Blocks of neighbouring rounds are drawn, with replacement, so that what one round has in common
-    with the next is kept; the blocks wrap around, so that all rounds are equally likely. Within a
-    round the arms are exchanged at random, all values of an arm together: they were the same code,
-    whether copies in one process or processes of their own. Sources: Künsch, "The Jackknife and the
+    Blocks of neighbouring rounds are drawn, with replacement, which keeps the correlation between
+    neighbours. The blocks wrap around, which makes all rounds equally likely. Within a round the
+    arms are exchanged at random, all values of an arm together: they were the same code, whether
+    copies in one process or processes of their own. Sources: Künsch, "The Jackknife and the
     Bootstrap for General Stationary Observations", Annals of Statistics 17 (1989), 1217-1241;
     Politis and Romano, "A Circular Block-Resampling Procedure for Stationary Data" (1992), for the
-    wrapping; Hall, Horowitz and Jing, "On Blocking
-    Rules for the Bootstrap with Dependent Data", Biometrika 82 (1995), 561-574, for the length of
-    the blocks, the cube root of the number of rounds.
+    wrapping; Hall, Horowitz and Jing, "On Blocking Rules for the Bootstrap with Dependent Data",
+    Biometrika 82 (1995), 561-574, for the length of the blocks, the cube root of the number of
+    rounds.
 
     Args:
-        recording: of arms with equal code.
+        recording: a recording of arms with equal code.
 
     Raises:
-        UsageError: if arms are missing or of different code, or rounds are too few.
+        UsageError: if arms are missing or of different code, or rounds are too few or empty.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -110,7 +110,7 @@ class RecordedPopulation:
         )
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """Values [rounds, arms, subjects] of one gate."""
+        """Draw values [rounds, arms, subjects] of one gate."""
         recorded = len(self._values)
         length = round(recorded ** (1 / 3))
         starts = generator.integers(recorded, size=-(-rounds // length))

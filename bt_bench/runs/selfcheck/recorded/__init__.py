@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def recording_paths() -> list[Path]:
-    """Recordings of the gate's rounds that come with the package, by name."""
+    """Return the recordings of the gate's rounds that come with the package, by name."""
     return sorted(Path(__file__).resolve().parent.glob("*.json"))
