@@ -16,7 +16,7 @@ from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
 from bt_bench.cli.exits import say
 from bt_bench.cli.latest import latest_run
 from bt_bench.cli.loading import joined, names_given
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.options import JsonOption, reports_option
 from bt_bench.cli.outputs import (
     AllowMissingOption,
     AllowPartialOption,
@@ -248,15 +248,7 @@ def compare(
         ),
     ] = None,
     reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            envvar="BT_BENCH_REPORTS",
-            metavar="DIR",
-            help="Keep baselines in DIR/baselines.",
-            show_default="reports",
-            rich_help_panel=BASELINES,
-        ),
+        Path | None, reports_option("Keep baselines in DIR/baselines.", BASELINES)
     ] = None,
 ) -> ExitCode:
     """Compare results with the first one, case by case: which got slower?

@@ -146,6 +146,28 @@ TracebackOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
+def reports_option(does: str, panel: str | None = None) -> Any:
+    """Return the option for the folder of reports.
+
+    Args:
+        does: a sentence of the help.
+        panel: heading of the help that lists the option; `None`: the first one.
+    """
+    return typer.Option(
+        "--reports",
+        envvar="BT_BENCH_REPORTS",
+        metavar="DIR",
+        help=does,
+        show_default="reports",
+        rich_help_panel=panel,
+    )
+
+
+def out_option(writes: str) -> Any:
+    """Return the option for a new folder, which gets what is named here."""
+    return typer.Option("--out", metavar="DIR", help=f"Write {writes} to DIR. DIR must not exist.")
+
+
 def print_json(document: object) -> None:
     """Print the document of `--json`. The import of `json` is late, as `--help` needs none."""
     import json

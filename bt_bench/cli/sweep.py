@@ -30,7 +30,9 @@ from bt_bench.cli.options import (
     choose_variants,
     chosen_device,
     command_line,
+    out_option,
     print_json,
+    reports_option,
     say_begin,
     worker_for,
 )
@@ -67,20 +69,8 @@ def sweep(
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
     suite: SuiteOption = None,
-    reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            envvar="BT_BENCH_REPORTS",
-            metavar="DIR",
-            help="Make the folder of the run in DIR.",
-            show_default="reports",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results to DIR. DIR must not exist."),
-    ] = None,
+    reports: Annotated[Path | None, reports_option("Make the folder of the run in DIR.")] = None,
+    out: Annotated[Path | None, out_option("results")] = None,
     resume: Annotated[
         Path | None,
         typer.Option("--resume", metavar="DIR", help="Continue the interrupted run in DIR."),

@@ -26,6 +26,7 @@ from bt_bench.cli.options import (
     TracebackOption,
     VariantsOption,
     chosen_device,
+    out_option,
     traceback_printer,
     without_opponents,
 )
@@ -222,10 +223,7 @@ def gate(
         bool, typer.Option("--time-equal", help="Measure even if both trees are equal.")
     ] = False,
     formats: FormatOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results to DIR. DIR must not exist."),
-    ] = None,
+    out: Annotated[Path | None, out_option("results")] = None,
     device: DeviceOption = None,
     show_all: Annotated[
         bool,

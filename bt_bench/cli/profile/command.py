@@ -24,6 +24,8 @@ from bt_bench.cli.options import (
     VllmSourceOption,
     choose_variants,
     chosen_device,
+    out_option,
+    reports_option,
     without_opponents,
 )
 from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
@@ -112,19 +114,9 @@ def profile(
         ),
     ] = None,
     reports: Annotated[
-        Path | None,
-        typer.Option(
-            "--reports",
-            envvar="BT_BENCH_REPORTS",
-            metavar="DIR",
-            help="Make the folder of the profile in DIR.",
-            show_default="reports",
-        ),
+        Path | None, reports_option("Make the folder of the profile in DIR.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write the profile to DIR. DIR must not exist."),
-    ] = None,
+    out: Annotated[Path | None, out_option("the profile")] = None,
     whole: Annotated[
         bool,
         typer.Option("--all", help="Print everything, as in profile.md, not only one screen."),
