@@ -1,4 +1,4 @@
-"""Basics that know nothing of measurements: files, texts, the document of a report, git."""
+"""Helpers independent of measuring: files, texts, the document of a report, git."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Writes files that are complete or not there at all, even if the process is killed.
+"""Atomic writing: a file is complete or absent, even if the process is killed.
 
-There are two kinds. A file that the user names may be anything that a shell could redirect to: a
-regular file is replaced, a link to one stays a link, and anything else is written to directly. A
-file of a run folder is ours; if there is a link or a device in its place, it is refused.
+There are two kinds of files. A file that the user names may be any target of a shell redirection: a
+regular file is replaced, a symbolic link is kept and its target replaced, and anything else is
+written to directly. A file of a run folder belongs to bt-bench; a link or a device in its place is
+refused.
 """
 
 from __future__ import annotations
@@ -29,28 +30,29 @@ _KINDS = (
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that the user has named; see `writing`."""
+    """Write a file that the user has named; see `writing`."""
     with writing(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that the user has named, to write piece by piece.
+    """Yield a binary file for writing to a path that the user has named.
 
-    A regular file is replaced when the block has ended, with its permissions kept, and so is the
-    one that a symbolic link leads to. Anything else, such as a terminal, /dev/stdout or a FIFO,
-    gets the pieces as they come. Like a shell, this waits for a reader of a FIFO.
+    A regular file is replaced when the block ends without an exception, and keeps its permissions.
+    A symbolic link stays, and the file that it leads to is replaced. Anything else, such as a
+    terminal, /dev/stdout or a FIFO, is written to directly. As in a shell, opening a FIFO waits for
+    a reader.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the path cannot be written.
     """
     number = descriptor_of(path)
     if number is not None:
-        # Not reopened, which would truncate a file that stdout is appended to.
+        # Reopening would truncate a file that stdout is appended to.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
-                stream.flush()  # what was printed before comes before
+                stream.flush()  # earlier output comes first
         with os.fdopen(os.dup(number), "wb") as file:
             yield file
         return
@@ -70,10 +72,10 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a run folder, to write piece by piece; it appears when the block ends.
+    """Yield a binary file of a run folder for writing; it appears when the block ends.
 
     Raises:
-        OSError: if it cannot be written, or exists and is not a regular file.
+        OSError: if it cannot be written, or if the path exists and is not a regular file.
     """
     status = _status(path, follow=False)
     if status is not None and not stat.S_ISREG(status.st_mode):
@@ -83,7 +85,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path leads to a stream, which cannot be rewritten."""
+    """Return whether a path leads to a stream, which cannot be rewritten."""
     if descriptor_of(path) is not None:
         return True
     status = _status(path)
@@ -91,7 +93,7 @@ def is_stream(path: Path) -> bool:
 
 
 def is_null_device(path: Path) -> bool:
-    """Whether a path is the null device, which several outputs can share."""
+    """Return whether a path is the null device, which several outputs can share."""
     with suppress(OSError):
         status, null = path.stat(), Path(os.devnull).stat()
         return stat.S_ISCHR(status.st_mode) and status.st_rdev == null.st_rdev
@@ -99,7 +101,7 @@ def is_null_device(path: Path) -> bool:
 
 
 def target_of(path: Path) -> Hashable:
-    """Identifies the file or stream that a path leads to."""
+    """Return a key that identifies the file or stream at a path."""
     with suppress(OSError):
         if is_stream(path):
             number = descriptor_of(path)
@@ -109,7 +111,7 @@ def target_of(path: Path) -> Hashable:
 
 
 def is_open_as(number: int, path: Path) -> bool:
-    """Whether a descriptor of this process leads to the regular file of a path."""
+    """Return whether a descriptor of this process refers to the regular file at a path."""
     with suppress(OSError):
         status = path.stat()
         return stat.S_ISREG(status.st_mode) and os.path.samestat(os.fstat(number), status)
@@ -117,7 +119,7 @@ def is_open_as(number: int, path: Path) -> bool:
 
 
 def descriptor_of(path: Path) -> int | None:
-    """The descriptor of this process that a path stands for, as /dev/stdout and /dev/fd/3 do."""
+    """Return the descriptor that a path names, as /dev/stdout and /dev/fd/3 do, or `None`."""
     folders = {"/dev/fd", *map(os.path.realpath, ("/proc/self/fd", "/proc/thread-self/fd"))}
     for _ in range(_MAX_LINKS):
         folder, name = os.path.realpath(path.parent), path.name
@@ -131,12 +133,12 @@ def descriptor_of(path: Path) -> int | None:
 
 
 def kind_of(status: os.stat_result) -> str:
-    """The kind of a file, for messages."""
+    """Return the name of a file's kind, for messages."""
     return next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "a regular file")
 
 
 def refusal_of(status: os.stat_result) -> str:
-    """The message for something that cannot be a file of a run folder."""
+    """Return the message that refuses anything but a regular file in a run folder."""
     return f"it is {kind_of(status)}; expected a regular file or nothing; remove it"
 
 
@@ -148,9 +150,9 @@ def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
 
 
 def _is_replaceable(status: os.stat_result, target: Path) -> bool:
-    """Whether it is a regular file at the place that its path names.
+    """Return whether a regular file still lies at the path that leads to it.
 
-    A link in /proc may lead to an open file that was deleted or moved since.
+    A link in /proc may lead to an open file that has been deleted or moved since.
     """
     if not stat.S_ISREG(status.st_mode):
         return False
@@ -160,7 +162,7 @@ def _is_replaceable(status: os.stat_result, target: Path) -> bool:
 
 @contextmanager
 def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
-    """A file that replaces a regular one, or is new.
+    """Yield a temporary file that takes the place of a path when the block ends.
 
     A killed process may leave a hidden `.<name>.….tmp` behind, which is never read.
     """
@@ -189,7 +191,7 @@ def _keep_permissions(number: int, status: os.stat_result) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut, where the system can open folders at all."""
+    """Make a rename survive a power cut, if the system can open folders."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

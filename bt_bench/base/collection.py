@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector out of what is timed or must be quick."""
+"""Control of Python's garbage collector around code that is timed or must be quick."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection(*, collect_first: bool = True) -> Iterator[None]:
-    """Turns collection off for the `with` block.
+    """Disable the garbage collector for the `with` block.
 
     Args:
-        collect_first: collect before the block, so that no earlier garbage is left. Within another
-            such block nothing is collected again, since that takes milliseconds.
+        collect_first: collect once before the block, which removes earlier garbage. A nested block
+            does not collect again, since a collection takes milliseconds.
     """
     was_enabled = gc.isenabled()
     if collect_first and was_enabled:

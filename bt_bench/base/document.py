@@ -1,6 +1,6 @@
 """The structure of a report, independent of its format.
 
-All texts are plain: a format escapes them, so that no name from a config can become markup.
+All texts are plain. Each output format escapes them, and no name from a config can become markup.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Tone(Enum):
-    """What a cell means for the reader, which is a colour on a terminal."""
+    """The meaning of a cell for the reader; a terminal shows it as a colour."""
 
     BAD = auto()
     GOOD = auto()
@@ -26,7 +26,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is printed; `note` says why it is absent or odd."""
+    """A value as printed; `note` explains an absent or odd value."""
 
     text: str
     note: str | None = None
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
-    """A line of its own in a table, above the rows that it is about."""
+    """A line of its own in a table, above the rows that it introduces."""
 
     text: str
 
@@ -46,9 +46,9 @@ class Table:
 
     Args:
         columns: the titles.
-        rows: the cells, one for each column; a `Heading` has the whole line.
-        num_text_columns: how many columns are left-aligned; the others are right-aligned.
-        notes_at_rows: on a terminal, notes stand at their rows, not numbered below the table.
+        rows: the cells, one for each column; a `Heading` takes the whole line.
+        num_text_columns: number of left-aligned columns; the others are right-aligned.
+        notes_at_rows: on a terminal, print notes at their rows instead of numbered below the table.
     """
 
     columns: tuple[str, ...]
@@ -69,7 +69,7 @@ Block = str | Bullets | Table  # a `str` is a paragraph
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; `folded` where a page shows them only when asked."""
+    """Blocks under a heading; a page hides `folded` ones until they are opened."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -86,28 +86,28 @@ class Document:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and control characters, which could forge rows or colours."""
+    """Return the text on one line, without control characters that could forge rows or colours."""
     visible = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(visible.split())
 
 
 def inert(text: str) -> str:
-    """The text, changed so that GitHub's runner finds no command in it.
+    """Return the text with the commands of GitHub's runner disarmed.
 
-    The runner takes log lines that begin with `::NAME::`, or contain `##[NAME]`, for commands. A
+    The runner reads log lines that begin with `::NAME::`, or contain `##[NAME]`, as commands. A
     name from a config must not become one.
     """
     return _COMMANDS.sub(lambda match: f"{match[0]} ", text)
 
 
 def numbered_notes(table: Table, numbered: bool = True) -> tuple[list[list[str]], list[str]]:
-    """Texts of the cells with the numbers of their notes, and the notes in order: `¹ why`.
+    """Return the cells' texts with the numbers of their notes, and the notes in order: `¹ why`.
 
-    A heading is in the first column of a row that is empty otherwise.
+    A heading fills the first column of an otherwise empty row.
 
     Args:
         table: the table.
-        numbered: whether there are notes; else neither they nor their numbers are given.
+        numbered: return notes; if false, leave out the notes and their numbers.
     """
     numbers: dict[str, str] = {}
     rows = [

@@ -1,4 +1,4 @@
-"""Exceptions with their exit codes, and how messages spell values."""
+"""Exceptions with their exit codes, and the spelling of values in messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class BtBenchError(Exception):
-    """An error with a message for the user: what, its value, what was expected, what to do."""
+    """An error with a message for the user: the subject, its value, the expectation, the remedy."""
 
     exit_code = ExitCode.INTERNAL
 
@@ -33,15 +33,15 @@ class UsageError(BtBenchError):
 
 
 class ForeignCodeError(UsageError):
-    """Code of a tree that is to be judged has run in the process, and may have a say in its end."""
+    """Code of a tree under judgement has run in the process, and may influence how it ends."""
 
 
 class OtherSchemaError(UsageError):
-    """A file of bt-bench that another version of it wrote, in another schema version."""
+    """A file of bt-bench that another version wrote, in another schema version."""
 
 
 class NotComparableError(BtBenchError):
-    """Results that must not be compared: another device, schema, or no case in common."""
+    """Results that must not be compared: another device or schema, or no case in common."""
 
     exit_code = ExitCode.NOT_COMPARABLE
 
@@ -51,7 +51,7 @@ MAX_SHOWN_DIGITS = 40
 
 
 def shown(value: object) -> str:
-    """A value as a config would spell it, cut where it is long."""
+    """Return a value as a config would spell it, cut to `MAX_SHOWN_VALUE` characters."""
     text = _spelled(value)
     return text if len(text) <= MAX_SHOWN_VALUE else text[: MAX_SHOWN_VALUE - 1] + "…"
 
@@ -78,7 +78,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in words: `uniform, batch and spread`."""
+    """Join names in words: `uniform, batch and spread`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
@@ -87,9 +87,9 @@ _OF_WHOLE_WORDS = 0.1
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is most like an unknown one; `None` if none is like it.
+    """Return the valid name closest to an unknown one, or `None` if none is close.
 
-    It counts for a name if it only has a word too few or too many: `num_requests` is taken for
+    Names that differ only by missing or extra words are preferred: `num_requests` is taken for
     `requests`, and not for `dummy_requests`.
     """
     words = set(name.split("_"))
@@ -104,7 +104,7 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 
 
 def names_hint(name: str, valid: Iterable[str]) -> str:
-    """What to write in place of an unknown name: the nearest valid one, or all of them."""
+    """Suggest the valid name closest to an unknown one, or list all valid names."""
     names: Sequence[str] = list(valid)
     like = nearest(name, names)
     if like is not None:

@@ -1,4 +1,4 @@
-"""Reads and writes files that a user names, with errors that name them."""
+"""Reading and writing of files that a user names, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from bt_bench.base.units import format_bytes
 STDIN = "-"
 
 MOST_BYTES = 512 << 20
-"""The most that is read of one file: many times a result with thousands of cases.
+"""The maximum number of bytes read from one file: many times a result with thousands of cases.
 
-Reading takes several times as much memory as the file has, and some files, such as /dev/zero, never
-end.
+Reading a file takes several times its size in memory, and some files, such as /dev/zero, never end.
 """
 
 _CHUNK = 1 << 20
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that the user has named: see `bt_bench.base.atomic.writing`.
+    """Write a file that the user has named; see `bt_bench.base.atomic.writing`.
 
-    A reader of a regular file sees its old text or its new one, never half of it.
+    A reader of a regular file sees the old text or the new one, never a part of it.
 
     Raises:
         UsageError: if it cannot be written.
@@ -37,12 +36,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def name_of(path: Path | str) -> str:
-    """A file's name in messages; `standard input` for `-`."""
+    """Return a file's name for messages; `standard input` for `-`."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
 def like(path: Path | str) -> str:
-    """What a path that does not exist may be meant to be: `; did you mean 'reports/origin'?`."""
+    """Suggest a similar path for a missing one, `; did you mean 'reports/origin'?`, or nothing."""
     path = Path(path)
     try:
         names = [each.name for each in path.parent.iterdir()]
@@ -54,7 +53,7 @@ def like(path: Path | str) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turns system errors into messages that name the file."""
+    """Turn system errors into a `UsageError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -63,7 +62,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a run folder, which appears under its name when the block ends."""
+    """Yield a file of a run folder, which appears under its name when the block ends."""
     with naming(path), atomic.replacing(path) as file:
         yield file
 
@@ -77,13 +76,13 @@ def compact_json(value: object) -> str:
 def read_text(
     path: Path | str, name: str, expected: str = "a result file", example: str = "baseline.json"
 ) -> str:
-    """The text of a file, or of standard input for `-`.
+    """Return the text of a file, or of standard input for `-`.
 
     Args:
-        path: of the file.
-        name: what messages call it.
-        expected: what it should be, for messages.
-        example: a name that such a file could have.
+        path: the file.
+        name: its name in messages.
+        expected: the expected kind of file, for messages.
+        example: a typical name of such a file, for messages.
 
     Raises:
         UsageError: if it cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
@@ -111,15 +110,15 @@ def read_text(
 
 
 def limited(file: IO[bytes], name: str, expected: str) -> bytes:
-    """All that is left to read of a file.
+    """Return the rest of a file.
 
     Args:
-        file: open for reading.
-        name: what messages call it.
-        expected: what it should be, for messages.
+        file: a file that is open for reading.
+        name: its name in messages.
+        expected: the expected kind of file, for messages.
 
     Raises:
-        UsageError: if that is more than `MOST_BYTES`.
+        UsageError: if the rest is larger than `MOST_BYTES`.
     """
     data = bytearray()
     while chunk := file.read(_CHUNK):

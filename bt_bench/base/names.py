@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Row(StrEnum):
-    """Base of a table: a member is its name, with the rest of its row beside it as `traits`."""
+    """A table as an enum: a member is the name of its row, and `traits` is the rest of the row."""
 
     traits: Any
 
     def __new__(cls, name: str, traits: object = None) -> Self:
-        """A member that compares and is stored as its name."""
+        """Create a member that compares, and is stored, as its name."""
         if traits is None:
             what = cls.__name__.lower()
             raise TypeError(f"{what} {name!r} has no traits; expected them beside its name")
@@ -31,19 +31,19 @@ class Row(StrEnum):
 
 @dataclass(frozen=True)
 class OperationTraits:
-    """What the harness knows of an operation besides its name.
+    """The harness's knowledge of an operation besides its name.
 
     Args:
-        title: for tables and lists.
-        method: of a variant, which performs it; its `capturable` names these. Empty: the name of
-            the operation.
-        path: names of the operations that a whole step is made of where this is one of its calls.
-            Operations of one path are checked together. Empty: this one alone.
-        on_host: it is the staging of a step alone: it launches nothing, so that only its host time
-            is taken. A suite has at most one such operation.
-        stages: before each call something is staged on the host, whose time is `stage_us`.
-        rank: place among the operations of its suite, for lists.
-        consumes_staged: each call uses up what was staged: to repeat it, it is staged again.
+        title: the text for tables and lists.
+        method: the variant's method that performs the operation; a variant's `capturable` lists
+            such names. Empty: the operation's own name.
+        path: names of the operations that make up a whole step, if this operation is one of its
+            calls. Operations of one path are checked together. Empty: this operation alone.
+        on_host: the operation is the staging of a step alone. It launches nothing, and only its
+            host time is measured. A suite has at most one such operation.
+        stages: something is staged on the host before each call; `stage_us` is its time.
+        rank: the place among the operations of the suite, for lists.
+        consumes_staged: each call uses up the staged data, which a repetition must stage again.
     """
 
     title: str
@@ -56,30 +56,30 @@ class OperationTraits:
 
 
 class Operation(str):
-    """The name of an operation of a suite, with what is known of it as `traits`.
+    """The name of an operation of a suite, with its properties as `traits`.
 
-    It compares, sorts and is stored as its name. Results name the operations of their suite, so
-    that they can be read without the suite.
+    An operation compares, sorts and is stored as its name. Results name the operations of their
+    suite, and can be read without the suite.
 
     Args:
-        name: as in results and on the command line.
-        traits: fields of `OperationTraits`; without any, the traits are not known.
+        name: the name in results and on the command line.
+        traits: fields of `OperationTraits`; without any, the traits are unknown.
     """
 
     _traits: OperationTraits | None
 
     def __new__(cls, name: str, **traits: Any) -> Self:
-        """An operation of that name."""
+        """Create an operation of that name."""
         operation = super().__new__(cls, name)
         operation._traits = OperationTraits(**traits) if traits else None
         return operation
 
     @property
     def traits(self) -> OperationTraits:
-        """What is known of it.
+        """The operation's properties.
 
         Raises:
-            LookupError: for a name that was not found in its suite.
+            LookupError: for a name that was not looked up in its suite.
         """
         if self._traits is None:
             raise LookupError(f"operation {str(self)!r} was not looked up in its suite")
@@ -87,36 +87,36 @@ class Operation(str):
 
     @property
     def is_known(self) -> bool:
-        """Whether it was looked up in its suite, so that it has traits."""
+        """Whether the operation was looked up in its suite, and has traits."""
         return self._traits is not None
 
     @property
     def name(self) -> str:
-        """Its name, as plain text."""
+        """The name as plain text."""
         return str(self)
 
     @property
     def rank(self) -> int:
-        """Its place among the operations of its suite; 0 where that is not known."""
+        """The place among the operations of the suite; 0 if unknown."""
         return 0 if self._traits is None else self._traits.rank
 
     @property
     def method(self) -> str:
-        """The method of a variant that performs it."""
+        """The name of the variant's method that performs the operation."""
         return self.traits.method or str(self)
 
     @property
     def path(self) -> Path:
-        """Names of the calls that a whole step is made of where this is one of them."""
+        """The names of the calls that make up a whole step, including this operation."""
         return self.traits.path or (str(self),)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the traits as well."""
+        """Pickle the traits as well."""
         return _operation, (str(self), self._traits)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        """Reads a name; `operations` of the context says which there are."""
+        """Build the schema that reads a name; `operations` of the context lists the valid ones."""
         from pydantic_core import core_schema
 
         return core_schema.with_info_plain_validator_function(
@@ -153,12 +153,12 @@ def _read_operation(value: object, info: ValidationInfo) -> Operation:
 
 
 DEFAULT_SUITE = "block_tables"
-"""The suite where neither the command line, nor a config, nor a result names one."""
+"""The suite if neither the command line, nor a config, nor a result names one."""
 
 DeviceKind = Literal["cuda", "cpu"]
 
 DeviceChoice = str
-"""What `--device` takes: `auto`, `cuda`, `cpu`, or `cuda:1` for the GPU of that index."""
+"""A value of `--device`: `auto`, `cuda`, `cpu`, or `cuda:1` for the GPU of index 1."""
 
 DEVICE_CHOICES = "auto, cuda, cpu, or cuda:N for the GPU of index N, counted from 0"
 
@@ -166,37 +166,37 @@ _DEVICES = re.compile(r"auto|cpu|cuda(?::(?P<index>\d{1,3}))?", re.ASCII)
 
 
 def is_device_choice(text: str) -> bool:
-    """Whether a text names a device; it says nothing of whether that device exists."""
+    """Return whether a text is a valid choice of a device, which need not exist."""
     return _DEVICES.fullmatch(text) is not None
 
 
 def gpu_index(choice: DeviceChoice) -> int | None:
-    """The index of the GPU that was chosen; `None` if any will do."""
+    """Return the index of the chosen GPU, or `None` if the choice has no index."""
     match = _DEVICES.fullmatch(choice)
     return int(match["index"]) if match and match["index"] else None
 
 
 def kind_of(choice: DeviceChoice) -> DeviceKind:
-    """What runs the kernels, once it is decided: not of `auto`."""
+    """Return the kind of device that runs the kernels, for any choice but `auto`."""
     return "cpu" if choice == "cpu" else "cuda"
 
 
 def resolved(choice: DeviceChoice, kind: DeviceKind) -> DeviceChoice:
-    """The choice for further processes, which must not fall back to another device.
+    """Return the choice for further processes, which must not fall back to another device.
 
     Args:
-        choice: as it was made.
-        kind: what the first process has found.
+        choice: the user's choice.
+        kind: the kind of device that the first process found.
     """
     return kind if choice == "auto" else choice
 
 
 MOST_ROUNDS = 2000
-"""The most rounds that a gate can be told to take."""
+"""The maximum number of rounds that a gate can be set to take."""
 
 
 class FailOn(StrEnum):
-    """Verdicts that make a command exit with another code than 0."""
+    """Verdicts that make a command exit with a code other than 0."""
 
     SLOWER = "slower"
     FASTER = "faster"

@@ -1,7 +1,7 @@
-"""Opens bt-bench's own files without following links, waiting, or truncating anything.
+"""Opening of bt-bench's own files without following links, blocking, or truncating anything.
 
-There may be something else in place of such a file, such as a link to an important file, or a FIFO
-that nobody writes to.
+Something else may be in place of such a file, such as a link to an important file, or a FIFO
+without a writer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bt_bench.base.atomic import refusal_of
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Opens a regular file, and nothing else; returns its descriptor.
+    """Open a regular file and nothing else; return its descriptor.
 
     Args:
-        path: of the file.
-        flags: of `os.open`.
+        path: the file.
+        flags: the flags of `os.open`.
 
     Raises:
         OSError: if it cannot be opened, or is not a regular file.
@@ -30,7 +30,7 @@ def open_own(path: Path, flags: int) -> int:
     except FileNotFoundError:
         pass
     else:
-        _refuse(status)  # before opening it, since opening some devices has effects
+        _refuse(status)  # before opening it: opening some devices has side effects
     try:
         number = os.open(
             path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666
@@ -53,11 +53,11 @@ def _refuse(status: os.stat_result) -> None:
 
 
 def lock(path: Path, *, create: bool = True) -> int:
-    """Locks a file for as long as this process lives or the descriptor is open; returns that.
+    """Lock a file until the returned descriptor is closed or this process ends.
 
     Raises:
-        BlockingIOError: when another process has it.
-        OSError: if it cannot be opened, or is not a regular file.
+        BlockingIOError: if another process holds the lock.
+        OSError: if the file cannot be opened, or is not a regular file.
     """
     while True:
         number = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0))
@@ -72,7 +72,7 @@ def lock(path: Path, *, create: bool = True) -> int:
 
 
 def _is_at(path: Path, number: int) -> bool:
-    """Whether an open file is the one that is at a path now."""
+    """Return whether an open file is still the one at a path."""
     try:
         there = path.lstat()
     except FileNotFoundError:

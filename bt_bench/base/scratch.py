@@ -1,8 +1,8 @@
-"""Temporary folders that are removed with their owner, or by the next user if that was killed.
+"""Temporary folders that are removed with their owner, or by the next user if it was killed.
 
 Beside each folder `bt-bench-….d` is a file `bt-bench-….lock`, which its owner keeps locked. The
-system releases the lock when the process ends, however it ended. So if the lock is free, its owner
-is gone and the folder can be removed. Process ids would not show that, since they are reused.
+system releases the lock when the process ends, however it ends. If the lock is free, the owner is
+gone and the folder can be removed. A process id would not show that, since ids are reused.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ def _temporary() -> Path:
 
 @contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """A new private folder, removed when the block ends; first removes those of killed owners.
+    """Yield a new private folder, and remove it when the block ends.
+
+    First, the folders of killed owners are removed.
 
     Args:
-        purpose: a word of its name.
+        purpose: a word of the folder's name.
 
     Raises:
         OSError: if it cannot be made.
@@ -40,7 +42,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     stem = f"{_PREFIX}{purpose}-{os.urandom(6).hex()}"
     path = _temporary() / f"{stem}{_FOLDER}"
     lock_path = path.with_suffix(_LOCK)
-    # The lock first, so that nobody who cleans up meanwhile takes the folder for abandoned.
+    # The lock comes first, or a concurrent clean-up would take the folder for abandoned.
     number = lock(lock_path)
     try:
         path.mkdir(mode=0o700)
@@ -52,7 +54,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 
 def clear_away() -> None:
-    """Removes the folders whose owners are gone; what cannot be removed stays."""
+    """Remove the folders whose owners are gone; keep any that cannot be removed."""
     for lock_path in _temporary().glob(f"{_PREFIX}*{_LOCK}"):
         with suppress(OSError):  # it is locked by a living owner, or belongs to another user
             if lock_path.lstat().st_uid == os.geteuid():

@@ -1,4 +1,4 @@
-"""`-k`: which names match."""
+"""Selection of names by the patterns of `-k`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ MAX_LISTED = 20
 
 
 def select_names(names: Sequence[str], select: str) -> list[str]:
-    """The names of cases that match one of the patterns, and none that begins with `!`.
+    """Return the names of the cases that `-k` selects, in the given order.
 
-    A pattern with `*`, `?` or `[` must match the whole name, as file names do in a shell; any
-    other is text that the name contains. With only `!` patterns, all other names are kept.
+    A pattern with `*`, `?` or `[` must match the whole name, as file names do in a shell. Any other
+    pattern matches the names that contain it. A `!` before a pattern excludes its matches. With
+    only `!` patterns, all other names are kept.
 
     Args:
-        names: of all cases.
+        names: the names of all cases.
         select: patterns, separated by commas.
 
     Raises:
-        UsageError: when nothing is left, or there is no pattern.
+        UsageError: if there is no pattern, if a pattern without `!` matches no name, or if no name
+            is left.
     """
     patterns = [pattern.strip() for pattern in select.split(",") if pattern.strip(" !")]
     if not patterns:
@@ -30,7 +32,7 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
     unwanted = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
     for pattern in wanted:
-        # A pattern that matches nothing is a misspelt one.
+        # A pattern that matches nothing is probably misspelt.
         if not any(_matches(name, pattern) for name in names):
             like = nearest(pattern, names) or _nearest_part(pattern, names)
             hint = "the" if like is None else f"did you mean {like!r}? The"
@@ -49,7 +51,7 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
 
 
 def _nearest_part(pattern: str, names: Sequence[str]) -> str | None:
-    """The part of a name that is most like a pattern: patterns may be parts."""
+    """Return the part of a name closest to a pattern, since a pattern may be a part."""
     parts = dict.fromkeys(part for name in names for part in re.split(r"[_.\-]", name))
     return nearest(pattern, parts)
 

@@ -1,4 +1,4 @@
-"""Formats numbers: values are kept in base units (µs, bytes) and scaled only for printing."""
+"""Formatting of numbers: values are kept in base units (µs, bytes) and scaled only for printing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ _BYTE_SCALES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 
 
 
 def format_number(value: float, digits: int = DIGITS) -> str:
-    """`value` rounded to `digits` significant digits: 0.06210, 62.10, 6210.
+    """Format a value with `digits` significant digits: 0.06210, 62.10, 6210.
 
-    Digits before the point are never replaced by zeros. Only beyond 10¹⁵ or below 10⁻⁶ is an
-    exponent used; 0 is `0`.
+    Digits before the point are never replaced by zeros. An exponent is used only beyond 10¹⁵ or
+    below 10⁻⁶. Zero is `0`.
+
+    Raises:
+        ValueError: if the value is not finite.
     """
     if not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number")
@@ -27,7 +30,7 @@ def format_number(value: float, digits: int = DIGITS) -> str:
 
 
 def format_percent(value: float, decimals: int = 1) -> str:
-    """A percentage with one decimal, or more, and no sign for zero: 78.1, -3.0, 0.0."""
+    """Format a percentage with `decimals` decimals and no sign for zero: 78.1, -3.0, 0.0."""
     text = f"{value:.{decimals}f}"
     return text if float(text) else text.removeprefix("-")
 
@@ -38,14 +41,14 @@ def unit_text(unit: str) -> str:
 
 
 def format_share(share: float, digits: int = 3) -> str:
-    """A share in percent with up to three digits, but all before the point: `0.64 %`, `1395 %`."""
+    """Format a share in percent, to `digits` digits or to the point: `0.64 %`, `1395 %`."""
     percent = 100 * share
     whole = 10**digits - 0.5 <= abs(percent) < math.inf
     return f"{percent:.0f} %" if whole else f"{percent:.{digits}g} %"
 
 
 def format_bytes(value: float, digits: int = DIGITS) -> str:
-    """A number of bytes in the unit that suits it: 512 B, 1.500 KiB, 139.8 GiB."""
+    """Format a number of bytes in a suitable unit: 512 B, 1.500 KiB, 139.8 GiB."""
     for unit, scale in _BYTE_SCALES:
         if _reaches_one(value / scale, digits):
             return f"{format_number(value / scale, digits)} {unit}"
@@ -53,5 +56,5 @@ def format_bytes(value: float, digits: int = DIGITS) -> str:
 
 
 def _reaches_one(value: float, digits: int) -> bool:
-    """Whether a value is 1 or more once rounded, so that no `1000 µs` is printed."""
+    """Return whether a value is at least 1 once rounded: 0.99996 KiB prints as `1.000 KiB`."""
     return abs(float(f"{value:.{digits - 1}e}")) >= 1

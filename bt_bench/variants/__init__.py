@@ -1,4 +1,4 @@
-"""The catalogue of variants, and what keeps revisions of them apart."""
+"""The catalogue of variants, and the isolation of their revisions from each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds variants: one Python file each, shipped ones and a user's own folders of them."""
+"""Discovery of variants: one Python file each, shipped or in a user's own folders."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class VariantEntry:
 
     Args:
         name: the file's stem.
-        summary: first line of the module's docstring.
+        summary: the first line of the module's docstring.
         path: the file.
         shipped: part of the suite's package of kernels, rather than of a user's folder.
         package: the suite's package of kernels, which variants import.
-        methods: what the class of a variant must have.
-        kernels: folder that `package` is imported from; `None`: what is installed. Only
+        methods: the methods that the variant's class must have.
+        kernels: the folder that `package` is imported from; `None`: the installed package. Only
             `load_apart` can load a variant of another folder.
-        opponent: the code of others that the file adapts; `None` for ordinary variants.
+        opponent: the third-party code that the file adapts; `None` for ordinary variants.
     """
 
     name: str
@@ -63,9 +63,9 @@ class VariantEntry:
     opponent: Opponent | None = None
 
     def source_sha256(self) -> str:
-        """Digest of the variant's file and of its package of kernels, Python and C, all of it.
+        """Return the digest of the variant's file and of all Python and C code of its package.
 
-        Of an opponent it is that of its files and of what adapts them.
+        For an opponent, return the digest of its own files and of the code that adapts them.
         """
         digest = hashlib.sha256(self.path.read_bytes())
         if self.opponent is not None:
@@ -84,16 +84,19 @@ def find_variants(
     opponents: Opponents | None = None,
     suite: Suite | None = None,
 ) -> dict[str, VariantEntry]:
-    """All variants by name: the suite's, those of `folders`, and opponents; runs none of them.
+    """Return all variants by name, without running any of them.
+
+    These are the suite's variants, the variants in `folders`, and the opponents.
 
     Args:
-        folders: a user's own.
-        kernels: folder that holds another revision of the suite's kernels; `None`: its own.
-        opponents: of the suite; `None`: none.
-        suite: whose variants; `None`: the default one's.
+        folders: a user's own folders.
+        kernels: the folder that holds another revision of the suite's kernels; `None`: its own.
+        opponents: the suite's opponents; `None`: none.
+        suite: the suite; `None`: the default one.
 
     Raises:
-        UsageError: for a folder that does not exist or is empty, and for a duplicate name.
+        UsageError: if a folder does not exist or has no variant file, or if a name is a duplicate
+            or belongs to an opponent.
     """
     suite = suite or default_suite()
     opponents = opponents or NoOpponents()
@@ -133,16 +136,16 @@ def find_variants(
 
 
 def default_variants(suite: Suite | None = None) -> list[str]:
-    """The suite's variants that can be arms: the baseline if there is one, then by name."""
+    """Return the names of the variants that can be arms: the baseline first, then by name."""
     names = [name for name in find_variants(suite=suite) if name != REFERENCE]
     return sorted(names, key=lambda name: (name != BASELINE, name))
 
 
 def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[VariantEntry]:
-    """The named variants, in that order.
+    """Return the named variants, in that order.
 
     Raises:
-        UsageError: for an unknown name, or the reference, which is not timed.
+        UsageError: for an unknown name, and for the reference, which is not timed.
     """
     for name in names:
         if name not in found:
@@ -159,11 +162,11 @@ def choose(names: Sequence[str], found: dict[str, VariantEntry]) -> list[Variant
 
 
 def load(entry: VariantEntry) -> type[Any]:
-    """Imports a variant's file and returns its class.
+    """Import a variant's file and return its class.
 
     Raises:
-        UsageError: when the file does not import, lacks something, or has a method that looks like
-            a misspelt one, naming file and line.
+        UsageError: if the file does not import, lacks the class or a method, or, as a user's file,
+            has a method whose name looks misspelt. The message names the file and any known line.
     """
     try:
         module = _import(entry)
@@ -196,23 +199,23 @@ def load(entry: VariantEntry) -> type[Any]:
 
 
 def is_adapted(kind: type[Any]) -> bool:
-    """Return whether a class was loaded as an opponent; one that derives from such a class is not.
+    """Return whether a class was loaded as an opponent.
 
-    A file of a user's own can derive from whatever it likes, but is no opponent by that.
+    A class derived from an opponent's is not one: a user's file can derive from any class.
     """
     return kind in _ADAPTED
 
 
 def load_apart(entry: VariantEntry) -> type[Any]:
-    """As `load`, but with a copy of the kernels' package, and of the file itself, of its own.
+    """Load a variant as `load` does, with its own copy of the file and of the kernels' package.
 
-    Python specialises the code of a function for the types that it last met. Arms of different
-    classes that take turns in the same functions would undo each other's specialisations, and the
-    class that was there first would come out faster by microseconds. In an engine there is only
-    one class; so each arm gets functions that no other arm runs.
+    Python specialises a function's code for the types that it last met. If arms of different
+    classes took turns in the same functions, they would undo each other's specialisations, and the
+    class that was there first would come out faster by microseconds. In an engine there is only one
+    class. Therefore, each arm gets functions that no other arm runs.
 
     Raises:
-        UsageError: as `load`.
+        UsageError: as `load`, and if the package is imported from another folder than it should be.
     """
     shared = {name: sys.modules[name] for name in modules_of(entry.package)}
     own_name = None if entry.shipped else _module_name(entry)
@@ -229,7 +232,7 @@ def load_apart(entry: VariantEntry) -> type[Any]:
 
 @contextmanager
 def _importing_from(package: str, kernels: Path | None) -> Iterator[None]:
-    """Makes a package of kernels come from a folder; refuses it if it comes from elsewhere."""
+    """Import a package of kernels from a folder during the block; refuse one from elsewhere."""
     if kernels is None:
         yield
         return
@@ -247,16 +250,16 @@ def _importing_from(package: str, kernels: Path | None) -> Iterator[None]:
 
 
 def modules_of(package: str) -> list[str]:
-    """Names of the loaded modules of a package."""
+    """Return the names of a package's loaded modules."""
     return [name for name in sys.modules if name.partition(".")[0] == package]
 
 
 @cache
 def load_reference(suite: Suite | None = None) -> type[Any]:
-    """The class of a suite's own reference; the same for as long as the process lives.
+    """Return the class of a suite's own reference, the same one for the life of the process.
 
     Raises:
-        UsageError: as `load`, and where there is none.
+        UsageError: as `load`, and if there is no reference.
     """
     found = find_variants(suite=suite)
     if REFERENCE not in found:
@@ -268,10 +271,10 @@ def load_reference(suite: Suite | None = None) -> type[Any]:
 
 
 def variants_folder(package: str, kernels: Path | None = None) -> Path:
-    """The folder of a package's variants: of what is installed, or in another folder.
+    """Return the folder of a package's variants, installed or within `kernels`.
 
     Raises:
-        UsageError: where there is none.
+        UsageError: if `kernels` has no such folder.
     """
     if kernels is not None:
         folder = kernels / package / "variants"
@@ -296,17 +299,17 @@ def _entries(
 
 
 def _may_be_a_variant(path: Path) -> bool:
-    """Tell variants from what editors leave, from pipes, and from names that are no text."""
+    """Return whether a path is a regular file with a printable name and no leading `_` or `.`."""
     is_named = not path.name.startswith(("_", ".")) and path.name.isprintable()
     return is_named and is_regular(path)
 
 
 def _summary(path: Path) -> str:
-    """First line of a module's docstring, read without running it; empty if it does not parse."""
+    """Read the first line of a module's docstring without importing it; empty if that fails."""
     try:
         docstring = ast.get_docstring(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""  # `load` says what is wrong when the variant is asked for
+        return ""  # `load` reports the error when the variant is requested
     return docstring.splitlines()[0] if docstring else ""
 
 
@@ -331,13 +334,13 @@ def _import(entry: VariantEntry) -> ModuleType:
 
 
 def _module_name(entry: VariantEntry) -> str:
-    """Module name of a user's file; the path is part of it, so that two folders may be used."""
+    """Return the module name of a user's file, with a digest of its path to keep folders apart."""
     digest = hashlib.sha256(os.fsencode(entry.path.resolve())).hexdigest()[:12]
     return f"bt_bench_variants_{digest}_{entry.name}"
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """`:LINE` of the last frame of an error that lies in `path`, or nothing."""
+    """Return `:LINE` of an error's last frame in `path`, or an empty text."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f":{error.lineno}"
     line = ""

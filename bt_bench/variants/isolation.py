@@ -1,7 +1,8 @@
-"""Which files the process of one revision may use: its own tree, and what is in no tree.
+"""The files that a revision's process may use: its own tree, and everything outside any tree.
 
-Both trees are on the same disk, and much leads from one to the other: the path of modules, an
-editable install, a symlink, the working directory. `bt_bench.worker.isolation.fence` enforces this.
+Both trees lie on the same disk, and much leads from one to the other: the module path, an editable
+install, a symlink, the working directory. `bt_bench.worker.isolation.fence` enforces the
+separation.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ CACHES = {
 }
 VARIANTS_PATH = "BT_BENCH_PYTHONPATH"
 TOOL = Path(__file__).resolve().parents[1]
-"""The package that measures; it is the same for all revisions, wherever it is installed."""
+"""The measuring package; it is the same for all revisions, wherever it is installed."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """The tree of a process, and what it must not use.
+    """The tree of a process, and the places that the process must not use.
 
     Args:
-        label: what reports call the revision.
-        own: the top of its tree, without symlinks in it.
+        label: the revision's name in reports.
+        own: the top of its tree, without symlinks.
         others: the tops of the other trees, with the labels of their revisions.
-        repository: the top of the user's checkout; what the environment has of it stands for the
-            same place in `own`.
-        caches: a folder of this revision alone, for what is built while it runs.
-        path: folders of the own tree that modules come from before all others.
-        installed: places of what is installed, which is the same for all revisions; see
+        repository: the top of the user's checkout; its paths in the environment stand for the same
+            places in `own`.
+        caches: a folder of this revision alone, for files that are built while it runs.
+        path: folders of the own tree that come first on the path of modules.
+        installed: places of installed files, which are the same for all revisions; see
             `installed_places`.
-        tracked: files that git tracks within these or in the temporary folder, relative to the
-            tops. They are of their trees all the same.
-        package: the package of kernels that each tree has its own of.
+        tracked: files that git tracks within the installed places or in the temporary folder,
+            relative to the tops. They belong to their trees all the same.
+        package: the package of kernels that each tree has its own copy of.
         suite: files of the user's suite that are loaded before any variant; they are the same for
             all revisions.
-        audited: whether every file that a variant opens is looked at. That costs time at each of
-            them, so a process that is timed goes without.
+        audited: whether to check every file that a variant opens. Each check takes time, and a
+            process that is timed goes without.
     """
 
     label: str
@@ -64,7 +65,7 @@ class Isolation:
 
     @cached_property
     def _roots(self) -> list[tuple[str, str | None]]:
-        """Folders, the deepest first, each with the label of its tree; `None`: of no tree."""
+        """Folders with the labels of their trees, deepest first; `None`: outside any tree."""
         trees = [(self.label, self.own), *self.others]
         roots: list[tuple[Path, str | None]] = [(top, label) for label, top in trees]
         roots += [(top / file, label) for label, top in trees for file in self.tracked]
@@ -81,33 +82,33 @@ class Isolation:
         return next((label for top, label in self._roots if _is_below(path, top)), None)
 
     def is_own(self, path: str) -> bool:
-        """Whether a path without symlinks lies in the own tree, and is not of what is installed."""
+        """Return whether a path without symlinks lies in the own tree and is not installed."""
         return self._label_of(path) == self.label
 
     def owner_of(self, path: str) -> str | None:
-        """The label of the other tree that a path without symlinks lies in, or `None`."""
+        """Return the label of the other tree that holds a path without symlinks, or `None`."""
         label = self._label_of(path)
         return None if label == self.label else label
 
     def mapped(self, path: str) -> Path | None:
-        """Where a place of another tree, or of the user's checkout, is in the own one.
+        """Return the place in the own tree for a place in another tree.
 
         Returns:
-            `None` for a place that is in no tree, or in the own one.
+            The place, or `None` for a place outside any tree, or in the own one.
         """
         return None if self.owner_of(path) is None else self._counterpart(path)
 
     def _counterpart(self, path: str) -> Path | None:
-        """Return a place of another tree as it is in the own one, where it need not exist."""
+        """Return the counterpart in the own tree of a place in another tree; it need not exist."""
         tops = [str(top) for _, top in self.others if _is_below(path, str(top))]
         if not tops or _is_below(path, str(self.own)):
             return None
         return self.own.joinpath(*Path(path).relative_to(max(tops, key=len)).parts)
 
     def beside(self, path: str) -> Path | None:
-        """Return where a folder of what is installed is in the own tree, if git tracks files in it.
+        """Return the own tree's counterpart of an installed folder that holds tracked files.
 
-        Such as `bin` of an environment at the top of a repository: both folders count then.
+        An example is `bin` of an environment at the top of a repository: both folders are used.
         """
         if self._label_of(path) is not None:
             return None
@@ -115,7 +116,7 @@ class Isolation:
         return self._counterpart(path) if any(_is_below(file, path) for file in tracked) else None
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment whose paths into other trees lead to the own one, where that has them."""
+        """Return the environment with paths into other trees led to the own one, if they exist."""
         found = dict(environment)
         for name, value in environment.items():
             entries = value.split(os.pathsep)
@@ -125,16 +126,16 @@ class Isolation:
         found["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [found.get("PYTHONPATH")])])
         if not found["PYTHONPATH"]:
             del found["PYTHONPATH"]
-        # What is built while a revision runs, by names that both revisions may share: Triton's key
-        # of a binary, for one, lacks constants that a kernel reads of a module.
+        # Both revisions may use the same names for files that they build: Triton's cache key, for
+        # one, lacks the constants that a kernel reads from a module.
         for variable, folder in CACHES.items():
             found[variable] = str(self.caches / folder)
         return found
 
     def led(self, entry: str) -> list[str]:
-        """Return where an absolute path leads: to the own tree, where that has it.
+        """Return the places to use for a path: its counterpart in the own tree, if that exists.
 
-        To both where sources lie among what is installed; see `beside`.
+        If sources lie among the installed files, return both places; see `beside`.
         """
         if not entry.startswith("/"):
             return [entry]
@@ -146,11 +147,11 @@ class Isolation:
 
 
 def installed_places(is_shared: Callable[[Path], bool] = lambda _: True) -> list[Path]:
-    """Return the places of the Python that runs, and of what is installed in it.
+    """Return the places of the running Python and of everything installed in it.
 
     Args:
-        is_shared: whether a folder also holds sources, as that of `python -m venv .` at the top of
-            a repository does. An environment in a folder of its own counts whole.
+        is_shared: whether a folder also holds sources, as after `python -m venv .` at the top of a
+            repository. An environment in a folder of its own counts as a whole.
     """
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     folders = {*site.getsitepackages(prefixes), site.getusersitepackages()}
@@ -171,12 +172,12 @@ def installed_places(is_shared: Callable[[Path], bool] = lambda _: True) -> list
 
 
 def real_path(path: Path | str) -> Path:
-    """Return a path without symlinks. Unlike `Path.resolve`, loops of links do not make it fail."""
+    """Return a path without symlinks; unlike `Path.resolve`, it does not fail on loops of links."""
     return Path(os.path.realpath(path))
 
 
 def is_there(path: Path) -> bool:
-    """Say whether something exists. Unlike `Path.exists`, it says no where it cannot find out."""
+    """Return whether a path exists; unlike `Path.exists`, return `False` on errors."""
     return os.path.exists(path)  # noqa: PTH110
 
 
@@ -185,9 +186,9 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def add_variants_path() -> None:
-    """Adds `BT_BENCH_PYTHONPATH`: as PYTHONPATH, but for what variants import, not for the tool.
+    """Add `BT_BENCH_PYTHONPATH`, a PYTHONPATH for the variants' imports but not for the tool's.
 
-    To be called when the tool's own modules are imported, which it then cannot replace.
+    Call this once the tool's own modules are imported, which it cannot replace then.
     """
     text = os.environ.get(VARIANTS_PATH)
     if text:

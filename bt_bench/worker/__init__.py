@@ -1,4 +1,4 @@
-"""The process that owns the device. Import what loads torch from its own file, not from here."""
+"""The process that owns the device. To use a module that loads torch, import its file, not this."""
 
 from __future__ import annotations
 

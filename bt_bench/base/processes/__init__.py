@@ -1,4 +1,4 @@
-"""Processes that run code of users, and what they may tell: data, and never code to run here."""
+"""Processes that run users' code. They send data, and never code that would run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of our own that runs code of users, from its start to its end."""
+"""A process of bt-bench's own that runs users' code, from its start to its end."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from bt_bench.base.processes.lifetime import (
     marked,
 )
 
-# It starts as a fresh interpreter: nothing that this process has loaded or opened is in it, and its
-# memory lies elsewhere in each, which is part of what differs from process to process.
+# A fresh interpreter inherits nothing that this process has loaded or opened. Its memory layout is
+# new as well, which is part of the variation between processes.
 CONTEXT: SpawnContext | ForkServerContext = multiprocessing.get_context("spawn")
 POLL_SECONDS = 0.2
-# It may write a profiler's file when it ends; one that does not end is killed.
+# The child may write a profiler's file when it ends. If it does not end in time, it is killed.
 SECONDS_TO_END = 10.0
 SECONDS_TO_DIE = 60.0
 
 
 class Child:
-    """One process that answers with data; neither it nor what it has started outlives this one.
+    """One process that answers with data; it and its descendants do not outlive this process.
 
-    It is sent pickles, which it can read since it runs code of users anyway. What it sends is read
-    by `unpack`, so that it can have nothing run here.
+    The child receives pickles, since it runs users' code anyway. Its answers are read by `unpack`,
+    and cannot make anything run here.
 
     Args:
-        name: of the process.
-        target: its main function, of a module; called with its end of the connection and `args`.
+        name: the process's name.
+        target: its main function, defined in a module; called with the child's end of the
+            connection and `args`.
         args: further arguments.
     """
 
@@ -55,32 +56,32 @@ class Child:
         )
         with _ctrl_c_held_back(), marked() as self._mark:
             self._process.start()
-        theirs.close()  # so that its end is seen here
+        theirs.close()  # or the end of the connection would not be noticed here
 
     def is_alive(self) -> bool:
-        """Return whether it still runs."""
+        """Return whether the process still runs."""
         return self._process.is_alive()
 
     def send(self, message: object) -> None:
-        """Send it something.
+        """Send an object to the process.
 
         Raises:
-            OSError: if it is gone.
+            OSError: if the process is gone.
         """
         self._connection.send(message)
 
     def next_message(self, seconds: float) -> Any:
-        """Wait for data that it sends.
+        """Wait for data from the process.
 
         Args:
-            seconds: how long.
+            seconds: the time to wait.
 
         Returns:
-            The data, or `None` if there was none in that time.
+            The data, or `None` if none came in that time.
 
         Raises:
-            EOFError: if it has ended, or has closed its connection.
-            NoDataError: if it sends something else.
+            EOFError: if the process has ended, or has closed its connection.
+            NoDataError: if it sends anything other than data.
         """
         ready = wait([self._connection, self._process.sentinel], seconds)
         if self._connection in ready:
@@ -89,13 +90,13 @@ class Child:
             except OSError as error:
                 raise EOFError from error
             return unpack(packed)
-        # A copy of it may hold the sentinel open.
+        # A fork of the process may hold the sentinel open.
         if ready or not self._process.is_alive():
             raise EOFError
         return None
 
     def how_it_ended(self) -> str:
-        """Wait for its end, and tell the signal or the exit code."""
+        """Wait for the process to end, and describe its signal or exit code."""
         self._await_end(SECONDS_TO_DIE)
         code = self._process.exitcode
         if code is None:
@@ -110,7 +111,7 @@ class Child:
         return f"the {self._name} was ended by {name}{hint}"
 
     def end(self) -> None:
-        """Ask it to end, and give it some time."""
+        """Ask the process to end, wait for some time, and kill the processes that it started."""
         started = self._started_by_it()
         try:
             self._connection.send(None)
@@ -120,32 +121,32 @@ class Child:
         kill(started)
 
     def abandon(self) -> None:
-        """Kill it, and do not wait for its end."""
+        """Kill the process without waiting for its end."""
         started = self._started_by_it()
         self._connection.close()
         self._process.kill()
         kill(started)
 
     def kill(self) -> None:
-        """Kill it if it is still there, reap it, and end what it has left behind."""
+        """Kill the process if it still runs, reap it, and end everything that it left behind."""
         self.abandon()
         self._await_end(SECONDS_TO_DIE)
         end_all(lambda: bearers_of(self._mark))
 
     def _await_end(self, seconds: float) -> None:
-        """Wait until it has ended, for some time.
+        """Wait for the end of the process, for a limited time.
 
-        `join` would wait for what it has forked too, which holds the sentinel open.
+        `join` would also wait for its forks, which hold the sentinel open.
         """
         deadline = time.monotonic() + seconds
         while self._process.is_alive() and time.monotonic() < deadline:
             if wait([self._process.sentinel], POLL_SECONDS):
-                time.sleep(0.01)  # code of a user may have closed it
+                time.sleep(0.01)  # users' code may have closed it
 
     def _started_by_it(self) -> Collection[int]:
-        """Return the processes that code of users has started; nobody else would end them."""
+        """Return the processes that users' code has started; nobody else would end them."""
         pid = self._process.pid
-        # Once it was waited for, its number may be another's.
+        # Once the process was reaped, its id may belong to another.
         return descendants_of(pid) if pid and self._process.is_alive() else ()
 
 
@@ -153,20 +154,20 @@ def answer(connection: Connection, value: object) -> None:
     """Send data to the process that started this one.
 
     Raises:
-        TypeError: if it is no data.
+        TypeError: if the value is not data.
     """
     connection.send_bytes(pack(value))
 
 
 def settle() -> None:
-    """Prepare a process for code of users; the first thing that a main function calls.
+    """Prepare a process for users' code; a main function calls this first.
 
-    It ends with its parent, which also decides on Ctrl-C, since that reaches both. Whatever is
-    printed goes to stderr, so that it cannot mix with data on the parent's stdout.
+    The process ends with its parent. Ctrl-C reaches both, and the parent alone decides on it.
+    Everything printed goes to stderr, and cannot mix with data on the parent's stdout.
     """
     end_with_starter()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # it was blocked until here
+    if hasattr(signal, "pthread_sigmask"):  # blocked until here, see `_ctrl_c_held_back`
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         os.dup2(2, 1)
@@ -177,7 +178,7 @@ def settle() -> None:
 
 
 def end_with_starter() -> None:
-    """End this process when the one that has started it ends."""
+    """End this process when the process that started it ends."""
     parent = parent_process()
     if parent is not None and parent.pid is not None:
         end_with_parent(parent.pid)
@@ -185,14 +186,14 @@ def end_with_starter() -> None:
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Block Ctrl-C while a process starts, since it would end it with a traceback.
+    """Block Ctrl-C while a process starts, since it would end that process with a traceback.
 
-    A process begins with the signals blocked that its parent blocks; `settle` unblocks this one.
+    A process inherits the blocked signals of its parent; `settle` unblocks this one.
     """
     if not hasattr(signal, "pthread_sigmask"):  # no POSIX
         yield
         return
-    resource_tracker.ensure_running()  # else the first start would, and unblock it
+    resource_tracker.ensure_running()  # else the first start would do so, and unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -201,6 +202,6 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _begin(target: Callable[..., None], connection: Connection, args: tuple[Any, ...]) -> None:
-    """Main function of the process: what its code starts stays below it, until it ends."""
+    """Adopt orphans, which keeps all that this process starts below it, and run `target`."""
     adopt_orphans()
     target(connection, *args)

@@ -1,8 +1,8 @@
-"""Data from processes that run code of users, read so that nothing of it can run here.
+"""Data from processes that run users' code, read without running any of that code here.
 
-Reading a pickle runs whatever it names. What is packed here names nothing but classes of bt-bench
-that hold data: enums, models of pydantic, dataclasses and named tuples. Pickle's own format carries
-the rest: numbers, text, and collections of these.
+Unpickling runs whatever a pickle names. Packed data names only bt-bench's classes that hold data:
+enums, pydantic models, dataclasses and named tuples. Operations, paths and arrays of numbers have
+tags of their own. Pickle's own format carries the rest: numbers, text, and collections of these.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _NUMBERS = "biufc"  # kinds of numpy's types
 
 @dataclass(frozen=True)
 class Sealed:
-    """A pickle of something of users that this process only passes on.
+    """A pickled object of users that this process only passes on.
 
-    Where it is sent to, it is what was pickled.
+    In the process that receives it, unpickling returns the original object.
     """
 
     content: bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what is sealed."""
+        """Pickle as the sealed object."""
         return pickle.loads, (self.content,)
 
 
 class NoDataError(Exception):
-    """Bytes from another process are not what `pack` makes."""
+    """Bytes from another process that `pack` did not make."""
 
 
 def pack(value: object) -> bytes:
     """Pack a value for another process.
 
     Raises:
-        TypeError: if something in it is neither plain data nor of a class of bt-bench.
+        TypeError: if any part is neither plain data nor an object of a bt-bench class.
     """
     buffer = io.BytesIO()
     _Packer(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -60,7 +60,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-    """Return the value that was packed; no code of another process runs for that.
+    """Return the packed value, without running code of another process.
 
     Raises:
         NoDataError: if the bytes are anything else.
@@ -69,12 +69,12 @@ def unpack(packed: bytes) -> Any:
         return _Unpacker(io.BytesIO(packed)).load()
     except (NoDataError, MemoryError):
         raise
-    except Exception as error:  # whatever it takes to read damaged bytes
+    except Exception as error:  # damaged bytes can raise anything
         raise NoDataError(f"{type(error).__name__}: {error}") from error
 
 
 class _Packer(pickle.Pickler):
-    """Describes each object that is not plain by a persistent id: a tag, and plain data."""
+    """A pickler that writes each non-plain object as a persistent id: a tag, and plain data."""
 
     def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
         kind = type(value)
@@ -82,7 +82,7 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    """Makes objects from persistent ids alone, so that bytes can name no function and no class."""
+    """An unpickler that makes objects from persistent ids alone, and refuses named globals."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise NoDataError(f"names {module}.{name}; expected data alone")
@@ -110,7 +110,7 @@ def _described(value: Any, kind: type[Any]) -> tuple[Any, ...]:
             return "dataclass", *_name(kind), {name: getattr(value, name) for name in names}
         if _is_named_tuple(kind):
             return "named tuple", *_name(kind), tuple(value)
-    # Of derived classes, which may be of others, only what they are derived from.
+    # A derived class may be foreign: keep only the value of its base.
     for base, tag in ((bool, "plain"), (int, "plain"), (float, "plain"), (str, "plain")):
         if isinstance(value, base):
             return tag, base(value)
@@ -139,7 +139,7 @@ def _made_array(dtype: str, shape: tuple[int, ...], content: bytes, is_scalar: b
     if kind.kind not in _NUMBERS:
         raise NoDataError(f"an array of {kind}; expected numbers")
     array = np.frombuffer(content, kind).reshape(shape)
-    return array[()] if is_scalar else array.copy()  # the bytes cannot be written to
+    return array[()] if is_scalar else array.copy()  # an array over bytes is read-only
 
 
 def _made_operation(name: str, traits: dict[str, Any]) -> Operation:
@@ -187,7 +187,7 @@ _MADE: Mapping[str, Callable[..., object]] = {
 
 @cache
 def _class(module: str, name: str, base: type[Any]) -> Any:
-    """A class of bt-bench, which its own modules define."""
+    """Return a class that a module of bt-bench defines itself."""
     if not module.startswith(_OURS):
         raise NoDataError(f"names {module}.{name}; expected a class of bt-bench")
     found: Any = importlib.import_module(module)

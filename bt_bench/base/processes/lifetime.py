@@ -1,12 +1,12 @@
-"""Processes that end with the one that started them, however that one ended.
+"""Processes that end with the process that started them, however that one ended.
 
-`end_with_parent` is for our own processes. `run_kept` runs any command, with a keeper in between,
-which is this file run as a script. The keeper ends all that the command has started: when the
-command has ended, and when we are gone. So this file imports only the standard library.
+`end_with_parent` is for bt-bench's own processes. `run_kept` runs any command below a keeper, which
+is this file run as a script. The keeper ends everything that the command has started, once the
+command or bt-bench has ended. Therefore, this file imports only the standard library.
 
-What a process has started is found in two ways. It is below it in the tree of processes, even what
-was forked twice, if the process adopts orphans. And if the process itself has ended, what it has
-started still bears its mark, a name in the environment. Both need Linux.
+The descendants of a process are found in two ways. If the process adopts orphans, all of them are
+below it in the tree of processes, even after a double fork. If the process itself has ended, they
+still bear its mark, a name in the environment. Both ways need Linux.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from typing import IO
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of linux/prctl.h
 _POLL_SECONDS = 1.0
-_SECONDS_TO_END = 10.0  # of a killed process, unless the kernel is busy for it
-_MARK = "_BT_BENCH_WORKER_"  # begins the names of marks
-_OWN_ERROR = 125  # as env and timeout have it
+_SECONDS_TO_END = 10.0  # enough for a killed process, unless the kernel is busy on its behalf
+_MARK = "_BT_BENCH_WORKER_"  # prefix of the names of marks
+_OWN_ERROR = 125  # as for env and timeout
 
 
 def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Sends this process a signal when its parent ends, or at once if it has ended already.
+    """Signal this process when its parent ends, or at once if the parent has already ended.
 
     Args:
-        parent: its process id, as the parent itself knows it.
-        number: of the signal.
+        parent: the parent's process id, as the parent itself knows it.
+        number: the signal.
     """
-    # By the kernel, since our own thread cannot run while C code holds the GIL.
+    # The kernel sends it: a thread of this process cannot run while C code holds the GIL.
     if not _prctl(_PR_SET_PDEATHSIG, number):
         threading.Thread(target=_watch, args=(parent, number), daemon=True).start()
-    elif os.getppid() != parent:  # it ended before
+    elif os.getppid() != parent:  # it has already ended
         os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of all below it that lose theirs, so that they are found."""
+    """Make this process adopt its orphaned descendants, which are then found below it."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> bool:
-    """Sets an attribute of this process; returns `False` where there are none, without Linux."""
+    """Set an attribute of this process; return `False` if there is no `prctl`, as without Linux."""
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (AttributeError, OSError):
@@ -67,10 +67,10 @@ def _watch(parent: int, number: int) -> None:
 
 
 def descendants_of(pid: int) -> dict[int, str]:
-    """Process ids and names of all that a process has started and that still runs.
+    """Return the ids and names of all running processes that a process has started.
 
-    Empty where there is no `/proc`. What has outlived the process between is found only if one
-    above adopts orphans.
+    The result is empty without `/proc`. If a process in between has ended, its children are found
+    only if a process above adopts orphans.
     """
     parents: dict[int, tuple[int, str]] = {}
     for entry in _running():
@@ -92,7 +92,7 @@ def descendants_of(pid: int) -> dict[int, str]:
 
 @contextmanager
 def marked() -> Iterator[str]:
-    """A mark for the processes that this one starts in the block, and for all that they start."""
+    """Yield a mark that the processes started in the block bear, and all that those start."""
     mark = _MARK + secrets.token_hex(8)
     os.environ[mark] = "1"
     try:
@@ -102,9 +102,9 @@ def marked() -> Iterator[str]:
 
 
 def bearers_of(mark: str) -> list[int]:
-    """Process ids of all that bears a mark, whatever has become of its parents.
+    """Return the ids of all processes that bear a mark, even if their parents have ended.
 
-    Empty where there is no `/proc`. What was started with another environment is not found.
+    The result is empty without `/proc`. A process started with a new environment is not found.
     """
     found = []
     for entry in _running():
@@ -115,10 +115,10 @@ def bearers_of(mark: str) -> list[int]:
 
 
 def end_all(find: Callable[[], Collection[int]]) -> None:
-    """Kills processes until there are none, since they may start others meanwhile.
+    """Kill processes until none is left, since they may start others, for at most 10 s.
 
     Args:
-        find: finds those that are still there.
+        find: returns the processes that are left.
     """
     deadline = time.monotonic() + _SECONDS_TO_END
     while (found := find()) and time.monotonic() < deadline:
@@ -127,16 +127,16 @@ def end_all(find: Callable[[], Collection[int]]) -> None:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kills processes, some of which may have ended."""
+    """Kill processes; some may have ended already."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _running() -> list[Path]:
-    """The folders of all processes; each may end while it is looked at."""
+    """Return the folders of all processes; each may end while it is read."""
     with suppress(OSError):
-        # Not by a pattern for files in them, which would look at each.
+        # A pattern for files in the folders would look into each of them.
         return [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return []
 
@@ -150,20 +150,20 @@ def run_kept(
     stderr: int | IO[bytes] = subprocess.PIPE,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command; neither it nor anything that it has started outlives this call.
+    """Run a command; neither it nor any process that it starts outlives this call.
 
-    Whatever ends the call early, such as Ctrl-C or the end of this process, ends them too.
+    If the call ends early, by Ctrl-C or with this process for example, they end too.
 
     Args:
         command: the command with its arguments.
         env: the environment.
-        cwd: where it runs.
+        cwd: the working directory.
         stdout: as in `subprocess.Popen`.
         stderr: likewise.
-        seconds: time limit.
+        seconds: the time limit.
 
     Raises:
-        subprocess.TimeoutExpired: when the time limit is reached.
+        subprocess.TimeoutExpired: if the time limit is reached.
     """
     keeper = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid())]
     with subprocess.Popen(
@@ -190,10 +190,10 @@ def run_kept(
 
 
 def _keep(parent: int, command: Sequence[str]) -> int:
-    """Runs a command, and ends all that it has started, at once when the parent ends.
+    """Run a command, then end all that it has started; end it at once when the parent ends.
 
     Returns:
-        Its exit code.
+        The command's exit code.
     """
 
     def end(_number: int, _frame: object) -> None:
@@ -210,9 +210,9 @@ def _keep(parent: int, command: Sequence[str]) -> int:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return _OWN_ERROR
     code = process.wait()
-    _end_descendants()  # before we do, or who waits for the end of the output waits for them
-    if code < 0:  # end as it ended, so that the parent sees the same
-        with suppress(OSError):  # SIGKILL has no other handler
+    _end_descendants()  # first, since they may hold open the output that a reader waits for
+    if code < 0:  # end by the same signal, for the parent to see
+        with suppress(OSError):  # SIGKILL's handler cannot be set
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code

@@ -1,1 +1,1 @@
-"""The worker's process: starts and replaces it, hands it tasks, and carries these out in it."""
+"""The worker process: its start and replacement, its requests, and the execution of its tasks."""

@@ -1,4 +1,4 @@
-"""Repeats a task without the arm that broke it, and reports crashes that do not recur."""
+"""Repetition of tasks without the arm that broke them, and reports of crashes that do not recur."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Noticing:
     """A runner that reports crashes that did not recur.
 
     Args:
-        runner: does the tasks.
-        tell: is given the crash, and the arm whose crash it was or else all that took part.
+        runner: the runner that does the tasks.
+        tell: called with the arm that crashed, or all arms that took part if it is unknown, and
+            with the crash.
     """
 
     def __init__(self, runner: Runner, tell: Callable[[Sequence[str], Crash], None]) -> None:
@@ -34,7 +35,7 @@ class Noticing:
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:
-        """Does a task with some arms; see `Runner`."""
+        """Do a task with some arms; see `Runner`."""
         finished = self._runner.run(task, arms, watcher)
         for setback in finished.setbacks:
             known = setback.arm is not None
@@ -55,14 +56,15 @@ class Noticing:
 def run_without_culprits(
     arms: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
 ) -> Finished[Any]:
-    """Repeats a task, each time without the arm that broke it, until it succeeds.
+    """Repeat a task, each time without the arm that broke it, until it succeeds.
 
-    So all remaining arms were measured in the same rounds. A failure that cannot be attributed
-    fails every arm. A failure that may come from outside, such as a kill, must happen twice
-    before an arm is left out for it. There are at most three more attempts than arms.
+    All remaining arms are then measured in the same rounds. A failure that cannot be attributed
+    fails every arm. The first failure that may come from outside, such as a kill, is retried before
+    any arm is left out for it. There are at most two more attempts than arms, not counting those
+    that run each arm alone to find the ones that tamper.
 
     Raises:
-        WorkerError: when the task fails even without any arm.
+        WorkerError: if the task fails even without any arm.
     """
     remaining = list(arms)
     failed: dict[str, Reason] = {}
@@ -79,7 +81,7 @@ def run_without_culprits(
         if not remaining:
             raise WorkerError(_without_arms(outcome))
         if outcome.reason.code is ReasonCode.TAMPERED and place is None and len(remaining) > 1:
-            # Whoever has changed what all share does so alone, too.
+            # An arm that changes shared state does so alone, too.
             alone = {name: attempt([name]) for name in remaining}
             found = {name: _blamed(one) for name, one in alone.items() if isinstance(one, Failure)}
             if found:
@@ -98,7 +100,7 @@ def _without_arms(failure: Failure) -> str:
 
 
 def _blamed(failure: Failure) -> Reason:
-    """The reason for an arm that is left out."""
+    """Return the reason for leaving an arm out."""
     reason = failure.reason
     if reason.code is ReasonCode.CRASHED and failure.place is None:
         return Reason(

@@ -1,4 +1,4 @@
-"""Runs tasks in the process that has the device: checks, measures, calibrates."""
+"""Execution of tasks in the process that has the device: checks, measurements, calibration."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ PROGRESS_SECONDS = 0.1  # between two reports of progress
 
 
 class Executor:
-    """Does tasks with the variants of a run.
+    """An executor of tasks with the variants of a run.
 
     Args:
         copies: the variants by name, each with classes that are copies of one another. Process-
-            rounds take all of them; everything else takes the first.
+            rounds use all of them; everything else uses the first.
         bench: the device.
-        plan: how to check and measure.
+        plan: the settings for checking and measuring.
         copy_of: returns a second class of a variant for the control; by default the same class.
-        suite: of the variants; by default the default one.
-        watch: notices changes of the process's global state; `None`: nobody does.
-        tools: fails tasks whose arms have changed what checks and times rest on; `None`: nobody
-            does.
+        suite: the variants' suite; by default the default one.
+        watch: notices changes of the process's global state; `None`: nothing does.
+        tools: fails tasks whose arms have changed the tools that checks and times rest on; `None`:
+            nothing does.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Executor:
         self._conformed = False
         self._built: tuple[CaseSpec, Workload] | None = None
         self._conformance: dict[str, Workload] = {}
-        self._can_fail: set[Path] = set()  # those of operations whose check was seen to fail
+        self._can_fail: set[Path] = set()  # paths of operations whose check was seen to fail
         self._seeded: set[str] = set()  # kinds of workloads that were built twice
         self._reached: dict[str, Reached] = {}
         self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
@@ -110,14 +110,14 @@ class Executor:
         self._wreck: BaseException | None = None
 
     def attempt(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> Attempt:
-        """Runs a task once; failures of a variant or the device are in the answer.
+        """Run a task once; the answer includes failures of a variant or the device.
 
         Raises:
-            BtBenchError: for a workload that cannot be built.
+            BtBenchError: if a workload cannot be built.
             Exception: for a defect of bt-bench.
         """
         places = {name: place for place, name in enumerate(arms)}
-        # The unchanged copy is one of the first arm.
+        # The control is a copy of the first arm.
         activity.current().expect({CONTROL: 0} | places)
         try:
             success = Success(with_room(lambda: self._do(task, arms, _at_times(on_round))))
@@ -139,10 +139,10 @@ class Executor:
             return failure
 
     def _is_watched(self, task: Task[Any]) -> bool:
-        """Whether to look at the tools after a task.
+        """Return whether to check the tools after a task.
 
-        Of the conformance workloads only after the first: a look takes some 40 ms, most of which it
-        sleeps, and what has changed is seen after the cases.
+        Among the conformance workloads, only the first is followed by a check: a check takes some
+        40 ms, mostly asleep, and the checks after the cases find later changes.
         """
         if isinstance(task, CheckConformance):
             first, self._conformed = not self._conformed, True
@@ -152,8 +152,8 @@ class Executor:
     def _failure(self, error: BaseException, where: str, place: int | None) -> Failure:
         fault = device_fault(self._bench.device)
         if fault is not None:
-            # Freeing what its frames hold on a lost device may abort the process before the answer
-            # is sent.
+            # The error's frames hold objects on a lost device. Freeing them may abort the process
+            # before the answer is sent.
             self._wreck = error
         spent = fault is not None or is_out_of_memory(error)
         return Failure(reason_of(error, where, fault), place, spent)
@@ -215,7 +215,7 @@ class Executor:
         raise TypeError(f"{type(task).__name__} is not a task of this executor")
 
     def _check_conformance(self, task: CheckConformance, arms: Sequence[str]) -> CheckOutcomes:
-        """Checks each arm on the workload; opponents on the part that they define."""
+        """Check each arm on the workload; check opponents on the part that they define."""
         workload = self._conformance_workloads()[task.workload]
         driver = driver_of(self._suite)
         outcomes: CheckOutcomes = {}
@@ -249,9 +249,10 @@ class Executor:
         )
 
     def _refuse_blind(self, task: CheckConformance | CheckCase, workload: Workload) -> None:
-        """Refuses a suite whose check cannot fail, before anything of a variant is checked.
+        """Refuse a suite whose check cannot fail, before any variant is checked.
 
-        Once for each operation; where no conformance workload can be used, on that of a case.
+        Each path of operations is tried once, on the conformance workloads, or on the case's
+        workload if none of them can be used.
         """
         left = [each for each in task.operations if each.path not in self._can_fail]
         if not left:
@@ -286,17 +287,17 @@ class Executor:
         )
 
     def _ready_round(self, units: tuple[RoundUnit, ...], arms: Sequence[str]) -> ProcessRound:
-        """Sets up a process-round, or returns the last one if it is the same."""
+        """Set up a process-round, or return the last one if it is the same."""
         key = (units, tuple(arms))
         if self._round is None or self._round[0] != key:
-            self._round = None  # so that two are never in memory at once
+            self._round = None  # frees it: two are never in memory at once
             copies = {name: self._copies[name] for name in arms}
             ready = ProcessRound(units, copies, self._workload, self._plan, self._bench)
             self._round = (key, ready)
         return self._round[1]
 
     def _changes(self, hidden: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-        """What has changed for all; `hidden` are methods that objects got of their own."""
+        """Return the changes of global state; `hidden` names methods that were set on objects."""
         if self._watch is None:
             return {}
         changes = self._watch.changes()
@@ -305,14 +306,14 @@ class Executor:
         return changes
 
     def _reached_by(self, arm: str) -> Reached:
-        """The lines of an arm's own code that scenarios have run."""
+        """Return the lines of an arm's own code that scenarios have run."""
         if arm not in self._reached:
             files = files_of(self._suite, self._classes[arm])
             self._reached[arm] = Reached(frozenset(map(str, files)))
         return self._reached[arm]
 
     def _copied(self, arm: str) -> type[Any]:
-        """A second class of an arm; its file may be run again for that."""
+        """Return a second class of an arm; its file may run again for that."""
         try:
             with activity.current().running(arm):
                 return self._copy_of(arm)
@@ -320,18 +321,18 @@ class Executor:
             raise ArmFailedError(arm, error, "while imported for the control") from error
 
     def _workload(self, case: CaseSpec) -> Workload:
-        """The workload of a case; the last one is cached."""
+        """Return the workload of a case; the last one is cached."""
         if self._built is None or self._built[0] != case:
-            self._built = None  # so that two large ones are never in memory at once
+            self._built = None  # frees it: two large ones are never in memory at once
             workload = build_workload(case.parameters)
             self._refuse_unseeded(case, workload)
             self._built = (case, workload)
         return self._built[1]
 
     def _refuse_unseeded(self, case: CaseSpec, workload: Workload) -> None:
-        """Refuses a user's `build` that makes another workload each time, once for each kind.
+        """Refuse a user's `build` that makes another workload each time, once for each kind.
 
-        Suites that come with bt-bench have tests for it, and some large workloads.
+        The suites that come with bt-bench have tests for this, and some large workloads.
         """
         kind = case.parameters.workload
         if ref_of_value(self._suite).folder is not None and kind not in self._seeded:
@@ -348,7 +349,7 @@ class Executor:
 
 
 class LocalRunner:
-    """Runs tasks in this process, for tests that script the device and the clock.
+    """A runner of tasks in this process, for tests that script the device and the clock.
 
     A variant that crashes ends the process, and a lost device fails every later case.
     """
@@ -359,10 +360,10 @@ class LocalRunner:
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:
-        """Does a task with some arms.
+        """Do a task with some arms.
 
         Raises:
-            WorkerError: when the task fails even without any arm.
+            WorkerError: if the task fails even without any arm.
         """
 
         def on_round(progress: RoundProgress) -> None:
@@ -374,7 +375,7 @@ class LocalRunner:
         )
 
     def renew(self) -> None:
-        """See `Runner`: there is no process but this one."""
+        """Do nothing: there is no process but this one."""
 
     @property
     def calls_made(self) -> int:
@@ -383,7 +384,7 @@ class LocalRunner:
 
 
 def _at_times(on_round: OnRound) -> OnRound:
-    """Of each phase passes on the first and the last report, and between them a few per second."""
+    """Pass on the first and the last report of each phase, and at most ten a second in between."""
     last, what = float("-inf"), ""
 
     def report(progress: RoundProgress) -> None:

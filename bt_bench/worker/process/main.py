@@ -1,6 +1,7 @@
 """The process that has the device: it imports the variants and runs tasks.
 
-The parent survives whatever happens to it, and it ends with its parent, however that ended.
+The parent survives whatever happens to this process. This process ends with its parent, however the
+parent ends.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
 
 
 def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
-    """Runs tasks until the connection is closed; the main function of the process.
+    """Run tasks until the parent asks to end or the connection closes; the process's main function.
 
-    Sends a `Hello` first. Then, for each `Request` that comes, any number of `RoundProgress` and
-    an `Attempt`. In place of either a `Refusal` or a `Defect`. Each in a `Message`.
+    First, the process sends a `Hello`. Then, for each `Request`, it sends any number of
+    `RoundProgress` and an `Attempt`. A `Refusal` or a `Defect` may replace the `Hello` or an
+    `Attempt`, and the process ends after it. If the setup asks for them, a `Traceback` is sent for
+    each failure of a variant. Each of these is the content of a `Message`.
     """
     settle()
     ignore_interrupts()
@@ -62,7 +65,7 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
             if setup.tracebacks:
                 _send_tracebacks(answers)
             hello, executor, worlds = set_up(setup, answers.end_if_closed)
-            # What was imported stays. To look through it before each case takes 0.1 s and more.
+            # Imported objects stay. Collections before each case would take 0.1 s or more for them.
             gc.collect()
             gc.freeze()
             answers.send(hello)
@@ -84,17 +87,17 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
         except BaseException as error:  # nothing that ends this process may look like a crash
             answers.send(_defect(error))
         finally:
-            # Or nanobind takes what is left at the end for leaks.
+            # Otherwise nanobind reports the remaining objects as leaks when the process ends.
             gc.unfreeze()
 
 
 class _Answers:
     """The worker's end of the connection.
 
-    A variant may fork, and return in the child too: a copy of the worker, which must not answer.
+    A variant may fork and return in the child, too. That copy of the worker must not answer.
 
     Args:
-        connection: to the parent.
+        connection: the connection to the parent.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -103,16 +106,17 @@ class _Answers:
         self._number = 0
 
     def next_request(self) -> Request | None:
-        """Waits for a request; `None` when the connection is closed."""
+        """Wait for a request; return `None` when the parent asks this process to end."""
         request: Request | None = self._connection.recv()
         if request is not None:
             self._number = request.number
         return request
 
     def end_if_closed(self) -> None:
-        """Ends the process if the connection has been closed in it, as by a variant.
+        """End the process if its connection has been closed, as by a variant.
 
-        To be called while an arm is noted: it is its doing, and nothing can be sent any more.
+        Call this while an arm is noted as running. The arm has closed the connection, and nothing
+        can be sent any more.
         """
         try:
             os.fstat(self._connection.fileno())
@@ -120,7 +124,7 @@ class _Answers:
             os._exit(1)
 
     def send(self, content: Hello | RoundProgress | Traceback | Attempt | Refusal | Defect) -> None:
-        """Answers the request; in a copy of the worker, ends the process."""
+        """Answer the request; in a copy of the worker, end the process."""
         if os.getpid() != self._pid:
             os._exit(1)
         answer(self._connection, Message(self._number, content))
@@ -141,21 +145,22 @@ def _defect(error: BaseException) -> Defect:
 def set_up(
     setup: WorkerSetup, after_import: Callable[[], None] | None = None
 ) -> tuple[Hello, Executor, Worlds | None]:
-    """Chooses the device, imports the variants, and makes the executor.
+    """Choose the device, import the variants, and make the executor.
 
     Args:
-        setup: what the worker is for.
-        after_import: called behind each variant's import, while it is still noted as running.
+        setup: the worker's device, arms and plan.
+        after_import: called after each variant's import, while the variant is still noted as
+            running.
 
     Returns:
-        The greeting for the parent, the executor, and the worlds of the sides, if these are kept
-        to their trees.
+        The greeting for the parent, the executor, and the worlds of the sides if each side is kept
+        to its tree.
 
     Raises:
-        UsageError: for a device that is not there, for a variant file that does not import, and
-            for one that uses another tree.
+        UsageError: if the device does not exist, or if a variant's file does not import, uses
+            another tree, or changes the tools that checks and times rest on.
     """
-    # All that these imports make stays. A quarter of their time would go into looking through it.
+    # Imported objects stay. Collections would take a quarter of the imports' time.
     with no_collection(collect_first=False):
         from bt_bench.worker.machine.device import choose_device
 
@@ -173,7 +178,7 @@ def set_up(
         suite = load_suite(setup.suite)
         driver_of(suite)  # all of the suite is loaded before anything of a variant
         gc.freeze()
-    bench = _bench(kind)  # with what it changes in Triton, and before anyone's cache is in place
+    bench = _bench(kind)  # it changes Triton, and does so before any side's cache is in place
     add_variants_path()
     worlds = None
     isolations = {arm.side: arm.isolation for arm in setup.arms if arm.isolation is not None}
@@ -192,7 +197,7 @@ def set_up(
     if setup.watched:
         watch = StateWatch(worlds.environment if worlds is not None else ())
     elif setup.arms:
-        explorer_of(suite).player()  # loads what plays scenarios, so that it is watched too
+        explorer_of(suite).player()  # loads the code that plays scenarios, to be watched, too
         tools = ToolWatch()
     if worlds is not None:
         notes.on_enter = worlds.enter

@@ -1,4 +1,4 @@
-"""Runs tasks in a worker process, and survives whatever happens to that.
+"""A supervisor that runs tasks in a worker process and survives whatever happens to that process.
 
 A worker that dies or hangs is replaced, and the task is repeated without the arm to blame. This
 side imports neither torch nor Triton and never touches a device.
@@ -48,7 +48,7 @@ Serve = Callable[[Connection, Any, WorkerSetup], None]
 
 POLL_SECONDS = 0.2
 SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
-# While no arm runs no variant can hang; this is time to build a workload or to calibrate.
+# No variant can hang while no arm runs; this is the time to build a workload or to calibrate.
 FEWEST_SECONDS_OF_OUR_OWN = 600.0
 
 
@@ -56,10 +56,10 @@ class Supervisor:
     """A worker process for the length of a `with` block, replaced whenever needed.
 
     Args:
-        setup: device, variants and plan.
-        serve: main function of the worker; a module's function, imported in a fresh process.
-        on_traceback: takes the traceback of each failure of a variant, those that are alike once;
-            `None`: none are sent.
+        setup: the device, variants and plan.
+        serve: the worker's main function, defined in a module; a fresh process imports it.
+        on_traceback: called with the traceback of each failure of a variant, once for identical
+            ones; `None`: none are sent.
     """
 
     def __init__(
@@ -74,25 +74,26 @@ class Supervisor:
         self._worker: _Worker | None = None
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was replaced
-        self._unasked: list[Setback] = []  # of workers that died before they were asked
+        self._unasked: list[Setback] = []  # of workers that died between requests
         self.calls_made = 0  # of a scenario, before the last task that failed
 
     @property
     def hello(self) -> Hello:
-        """What the first worker found; only after the supervisor was entered."""
+        """The greeting of the first worker; available once the supervisor was entered."""
         if self._hello is None:
             raise RuntimeError("the supervisor was not entered")
         return self._hello
 
     def start(self) -> None:
-        """Starts the worker and does not wait for it; `__enter__` does, later."""
+        """Start the worker without waiting for it; `__enter__` waits."""
         self._worker = self._fresh()
 
     def __enter__(self) -> Supervisor:
-        """Starts the worker, unless `start` did.
+        """Start the worker, unless `start` did, and wait for its greeting.
 
         Raises:
-            UsageError: for a device that is not there, and for a variant file that does not import.
+            UsageError: if the device does not exist, or a variant's file does not import.
+            WorkerError: if the worker does not start.
         """
         if self._worker is None:
             self.start()
@@ -102,8 +103,8 @@ class Supervisor:
         except BaseException:
             self._discard()
             raise
-        # Later workers must not fall back to another device. And the task done ahead may be what
-        # ended the first one.
+        # Later workers must not fall back to another device. Nor must they begin a task ahead,
+        # which may have ended the first worker.
         self._setup = replace(
             self._setup, device=resolved(self._setup.device, self._hello.device), ahead=None
         )
@@ -115,31 +116,32 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the worker and waits for it; after an error it is killed at once."""
+        """End the worker and wait for it; after an error, kill it at once."""
         if self._worker is not None and kind is None:
             self._worker.end()
         self._discard()
 
     def abandon(self) -> None:
-        """Kills the worker without waiting for its end, which `__exit__` does."""
+        """Kill the worker without waiting for its end; `__exit__` waits."""
         if self._worker is not None:
             self._worker.abandon()
 
     def close(self) -> None:
-        """Kills the worker, entered or not, if it is still there, and waits for its end."""
+        """Kill the worker, entered or not, if it still runs, and wait for its end."""
         self.abandon()
         self._discard()
 
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:
-        """Runs a task with some arms; arms that break it are left out.
+        """Run a task with some arms; leave out the arms that break it.
 
-        A worker that dies is replaced and the task tried again before an arm is blamed for it.
+        When a worker dies for the first time, it is replaced and the task tried again before an arm
+        is blamed.
 
         Raises:
-            UsageError: for a workload that cannot be built.
-            WorkerError: when it cannot be done even without any arm, or no worker can be started.
+            UsageError: if a workload cannot be built.
+            WorkerError: if the task fails even without any arm, or no worker can be started.
         """
         try:
             finished = run_without_culprits(
@@ -162,12 +164,12 @@ class Supervisor:
         return outcome
 
     def renew(self) -> None:
-        """End the worker; the next task is done by a fresh one."""
+        """End the worker; a fresh one does the next task."""
         self._lost = "a fresh one was asked for"
         self._discard()
 
     def _living(self, watcher: Watcher | None) -> _Worker:
-        """The worker, or a fresh one if it is gone."""
+        """Return the worker, or a fresh one if it is gone."""
         worker = self._worker
         if worker is not None and not worker.is_alive():
             self._lost = worker.how_it_ended()
@@ -189,9 +191,9 @@ class Supervisor:
         return _Worker(self._setup, self._serve, self._on_traceback)
 
     def _greeted(self) -> Hello:
-        """Waits for a new worker's greeting; if a variant's file ends it, names that variant.
+        """Wait for a new worker's greeting; if a variant's file ends it, name that variant.
 
-        One that dies may have been killed from outside, so it is replaced once.
+        A worker that dies may have been killed from outside, and is replaced once.
         """
         assert self._worker is not None
         answer = self._worker.await_answer("while imported", None, SECONDS_TO_IMPORT)
@@ -222,13 +224,13 @@ class Supervisor:
 
 
 def _serve(connection: Connection, serve: Serve, block: Any, setup: bytes) -> None:
-    """The worker's main function."""
+    """Run the worker's main function."""
     run_suites_here()
     serve(connection, block, pickle.loads(setup))
 
 
 class _Worker:
-    """One process, from its start to its end."""
+    """One worker process, from its start to its end."""
 
     def __init__(
         self, setup: WorkerSetup, serve: Serve, on_traceback: Callable[[str], None]
@@ -239,8 +241,8 @@ class _Worker:
         self._activity = Activity(block)
         self._number = 0  # of the last request
         self._count = len(setup.arms)  # of arms that may be noted
-        self._ahead = setup.ahead  # until there is one
-        # Only where suites may run are parameters of their workloads unpickled.
+        self._ahead = setup.ahead  # until the first request
+        # Parameters of workloads are unpickled only in a process that may run suites.
         self._child = Child("worker", _serve, serve, block, pickle.dumps(setup))
         self.is_alive = self._child.is_alive
         self.how_it_ended = self._child.how_it_ended
@@ -249,7 +251,7 @@ class _Worker:
         self.kill = self._child.kill
 
     def do(self, task: Task[Any], arms: list[str], watcher: Watcher | None) -> Attempt:
-        """Has a task run; returns a failure if the worker does not survive it."""
+        """Run a task in the worker; return a failure if the worker does not survive it."""
         self._number += 1
         self._ahead = None
         self._count = len(arms)
@@ -265,15 +267,15 @@ class _Worker:
     def await_answer(
         self, doing: str, watcher: Watcher | None, hang_seconds: float
     ) -> Hello | Success[Any] | Failure:
-        """Waits for an answer, for the end of the process, or until it hangs.
+        """Wait for an answer, for the end of the process, or until it hangs.
 
         Args:
-            doing: what is being done, for the reason.
-            watcher: hears of progress.
-            hang_seconds: what one call of a variant may take.
+            doing: the activity, for the reason.
+            watcher: receives progress.
+            hang_seconds: the time limit for one call of a variant.
 
         Raises:
-            UsageError: as raised by the worker.
+            UsageError: if the worker refuses the task or the setup.
             WorkerError: for an invalid answer.
         """
         notes, since = self._activity.notes, time.monotonic()
@@ -300,13 +302,13 @@ class _Worker:
                 return self._hung(doing, hang_seconds)
 
     def _content(self, message: object) -> object:
-        """What a message says, or `None` for one that belongs to an earlier request."""
+        """Return a message's content, or `None` if it belongs to an earlier request."""
         if not isinstance(message, Message):
             raise WorkerError(f"the worker sent a {type(message).__name__}; please report it")
         return message.content if message.number == self._number else None
 
     def unasked(self) -> Setback:
-        """Describes the end of a process that had no request since its last answer."""
+        """Describe the end of a process that died without a request since its last answer."""
         place, ahead = self._place, self._ahead
         doing = "between two tasks" if ahead is None else ahead.task.doing
         reason = Reason(code=ReasonCode.CRASHED, message=f"{doing}: {self.how_it_ended()}")
@@ -315,16 +317,16 @@ class _Worker:
 
     @property
     def calls_made(self) -> int:
-        """How many calls of a scenario it had made, by a note that variants can change."""
+        """The number of a scenario's calls so far, from a note that variants can change."""
         return max(0, self._activity.calls)
 
     @property
     def _place(self) -> int | None:
-        """The place of the arm whose code runs, according to a note in shared memory."""
+        """The place of the arm whose code runs, from a note in shared memory."""
         return self._known(self._activity.place)
 
     def _known(self, place: object) -> int | None:
-        """A place that the worker has told, if there is an arm at it: variants can write there."""
+        """Return a place from the worker if an arm has it, else `None`: variants can forge it."""
         return place if isinstance(place, int) and 0 <= place < self._count else None
 
     def _limit_seconds(self, hang_seconds: float) -> float:
@@ -354,7 +356,7 @@ class _Worker:
         return Failure(reason, place, worker_is_spent=True)
 
     def _checked(self, message: object, doing: str) -> Hello | Success[Any] | Failure:
-        """Returns an answer, or raises the error that it stands for."""
+        """Return an answer, or raise the error that it stands for."""
         if isinstance(message, Failure):
             return replace(message, place=self._known(message.place))
         if isinstance(message, (Hello, Success)):

@@ -1,7 +1,7 @@
 """CUPTI's activity records, read from whole buffers.
 
-`cupti-python` hands out an object for each record, whose attributes it looks up in an array. A pass
-has thousands of records.
+`cupti-python` makes an object for each record, and looks its attributes up in an array. That is too
+slow for the thousands of records of a pass.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Much more than a pass fills: a buffer that is full is given back in the middle of it.
+# Much more than a pass fills: CUPTI returns a full buffer in the middle of a pass.
 BUFFER_BYTES = 8 << 20
 
-# What is read of each kind of record, and where it lies in bytes: cupti_activity.h. Records have
-# become longer from version to version of CUPTI, but these have kept their places.
+# The fields that are read of each kind of record, with their places in bytes: cupti_activity.h.
+# Records have become longer from version to version of CUPTI, but these have kept their places.
 _CALL = {"cbid": (4, "u4"), "start": (8, "u8"), "end": (16, "u8"), "correlation_id": (32, "u4")}
 _TIMES = {"start": (16, "u8"), "end": (24, "u8")}
 _KERNEL = {
@@ -45,14 +45,14 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 class ActivityBuffers:
-    """Lends CUPTI memory for its records, and reads them.
+    """The memory that CUPTI borrows for its records, and the reader of these.
 
     Args:
         cupti: the module `cupti.cupti`.
 
     Raises:
         AttributeError: if the module lacks something that is needed.
-        RuntimeError: if it is of a CUPTI whose records are laid out in another way.
+        RuntimeError: if the records of this CUPTI have another layout.
     """
 
     def __init__(self, cupti: Any) -> None:
@@ -84,22 +84,22 @@ class ActivityBuffers:
         self._filled: list[tuple[_Bytes, int]] = []
         self._lost = 0
         self.unreadable: str | None = None
-        """Why the last buffer that could not be read was not."""
+        """Why the last unreadable buffer could not be read."""
 
     def register(self) -> None:
-        """Has CUPTI take its memory from here, until it is finalized."""
+        """Have CUPTI take its memory from here, until it is finalized."""
         if self not in _ever_registered:
             _ever_registered.append(self)
         self._cupti.check_status(self._register(*self._callbacks))
 
     def take(self, use: Callable[[int, Columns], None]) -> None:
-        """Reads all buffers that CUPTI has given back.
+        """Read all buffers that CUPTI has returned.
 
-        A buffer that cannot be read, or used, is lost, at least from there on: a caller who is told
-        so takes the pass again.
+        If reading or using a buffer fails, the rest of it is lost. `reclaim` counts that loss, and
+        its caller takes the pass again.
 
         Args:
-            use: is given the records of each kind that a buffer has: the kind, and its columns.
+            use: called for each kind of record of a buffer, with the kind and the columns.
         """
         while self._filled:
             buffer, valid = self._filled.pop(0)
@@ -113,11 +113,11 @@ class ActivityBuffers:
                 self._free.append(buffer)
 
     def reclaim(self) -> int:
-        """Takes all memory back once CUPTI is finalized.
+        """Take all memory back once CUPTI is finalized.
 
         Returns:
-            How many buffers with records were lost since this was last called: given back too late
-            to be read, unreadable, or not of this memory.
+            The number of buffers with records that were lost since the last call: returned too late
+            to be read, unreadable, or not from this memory.
         """
         late = sum(valid > 0 for _, valid in self._filled)
         lost, self._lost = self._lost + late, 0
@@ -127,7 +127,7 @@ class ActivityBuffers:
         return lost
 
     def _lend(self, buffer: Any, size: Any, most: Any) -> None:
-        """Called by CUPTI, in any thread; a buffer of 0 bytes makes it drop the record."""
+        """Lend CUPTI a buffer, in any thread; for a buffer of 0 bytes, CUPTI drops the record."""
         buffer[0], size[0], most[0] = None, 0, 0  # as many records as fit
         try:
             memory = self._free.pop()
@@ -137,7 +137,7 @@ class ActivityBuffers:
         buffer[0], size[0] = memory.ctypes.data, BUFFER_BYTES
 
     def _given_back(self, _context: int, _stream: int, buffer: int, _size: int, valid: int) -> None:
-        """Called by CUPTI, in any thread; nothing may be raised into it."""
+        """Take a buffer back from CUPTI, in any thread; no exception may reach CUPTI."""
         memory = self._lent.pop(buffer, None)
         if memory is None:
             self._lost += 1
@@ -153,7 +153,7 @@ class ActivityBuffers:
         ]
 
     def _record_offsets(self, base: int, valid: int) -> npt.NDArray[np.int64]:
-        """Where each record begins, in bytes from the start of its buffer."""
+        """Return the start of each record, in bytes from the start of the buffer."""
         record = ctypes.c_void_p()
         address = ctypes.byref(record)
         found = []
@@ -164,7 +164,7 @@ class ActivityBuffers:
 
 
 _ever_registered: list[ActivityBuffers] = []
-"""For good: a CUPTI that could not be finalized may still call them, and write to their memory."""
+"""Never emptied: a CUPTI that was not finalized may still call them, and write to their memory."""
 
 
 def _columns(buffer: _Bytes, offsets: npt.NDArray[np.int64], layout: _Layout) -> Columns:
@@ -175,14 +175,14 @@ def _columns(buffer: _Bytes, offsets: npt.NDArray[np.int64], layout: _Layout) ->
     return columns
 
 
-# Prototypes of our own: those of `ctypes.pythonapi` itself are everyone's.
+# Own prototypes, since the whole process shares those in `ctypes.pythonapi` itself.
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
 
 def _c_function(name: str, signature: str, *arguments: Any) -> Any:
-    """A function of CUPTI's, as the module's own C code calls it."""
+    """Return a function of CUPTI, as the module's own C code calls it."""
     capsule = import_module("cupti.cycupti").__pyx_capi__.get(name)
     try:
         address = _pointer_of(capsule, signature.encode())
@@ -192,7 +192,7 @@ def _c_function(name: str, signature: str, *arguments: Any) -> Any:
 
 
 def _check_layouts(cupti: Any) -> None:
-    """Compares the layouts with all those that the module has, which may be of several versions."""
+    """Check the layouts against all that the module has, which may be of several versions."""
     for kind, layout in (
         *(("api", _CALL), ("kernel", _KERNEL)),
         *(("memcpy", _MEMCPY), ("memset", _MEMSET)),

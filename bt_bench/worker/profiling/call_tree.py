@@ -1,4 +1,4 @@
-"""From the events of Python's profiling hook to the tree of a step's calls, in repetitions."""
+"""The tree of a step's calls over repetitions, from the events of Python's profiling hook."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from bt_bench.protocol import default_suite
 from bt_bench.results import FloatArray, HandlerCost, HostFrame
 from bt_bench.variants import TOOL, installed_places
 
-# The event, the code of the frame (for a call of a builtin that of its caller), the instruction
-# that the frame is at, and the time in ns; where names are taken, the builtin's name.
+# The event, the frame's code (for a call of a builtin, the caller's), the instruction that the
+# frame is at, and the time in ns. Where names are taken, the builtin's name replaces the time.
 Event = tuple[str, CodeType, int, Any]
 Kind = Literal["python", "c"]
 
 LOW, HIGH = 10, 90
-"""Percentiles that the spread of a frame lies between."""
+"""Percentiles that bound the spread of a frame."""
 
 # Calls that are nested deeper count as the one above them, since JSON is not read much deeper.
 MOST_DEPTH = 80
-OUTSIDE = 0  # the node of what called the step
+OUTSIDE = 0  # the node of the step's caller
 UNNAMED = "a call of C"
 
 _DIGITS = 4  # of µs
-_TORCH = "_VariableFunctionsClass."  # what torch's functions are methods of
+_TORCH = "_VariableFunctionsClass."  # the class whose methods torch's functions are
 
 
 @dataclass
 class _Node:
-    """A place in the tree: where it hangs, and what is called there."""
+    """A place in the tree: its parent, and the function that is called there."""
 
     parent: int
     depth: int
@@ -46,7 +46,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The calls and the time in ns of each node, in one repetition."""
+    """The calls of each node, and its own time in ns, in one repetition."""
 
     calls: Mapping[int, int]
     self_ns: Mapping[int, int]
@@ -60,16 +60,16 @@ class Repetition:
 class CallTree:
     """All places that were called in any repetition.
 
-    The builtins of a caller are told apart by the instruction that calls them: keeping a builtin
-    would keep the object that it is a method of, and asking each for its name would take longer
-    than most of them do. So names come from repetitions of their own, which are not timed.
+    The builtins of a caller are distinguished by the instruction that calls them. Keeping a builtin
+    would keep the object that it is a method of, and looking up its name would take longer than
+    most builtins do. Therefore, names come from repetitions of their own, which are not timed.
     """
 
     def __init__(self) -> None:
         self._nodes = [_Node(OUTSIDE, 0)]
 
     def timed(self, events: Iterable[Event]) -> Repetition:
-        """Adds a repetition whose events have times."""
+        """Add and return a repetition, from events with times."""
         calls: Counter[int] = Counter()
         self_ns: Counter[int] = Counter()
         node, before = OUTSIDE, None
@@ -83,28 +83,28 @@ class CallTree:
         return Repetition(calls, self_ns)
 
     def name(self, events: Iterable[Event]) -> None:
-        """Takes the names of builtins from events that have these in place of times."""
+        """Add the names of builtins, from events with names in place of times."""
         for event, node, name in self._walk(events):
             if event == "c_call" and self._nodes[node].code is None:
                 self._nodes[node].names[name] = None
 
     def is_named(self, shape: Iterable[int]) -> bool:
-        """Whether the names of all builtins among some nodes are known."""
+        """Return whether the names of all builtins among some nodes are known."""
         nodes = [self._nodes[node] for node in shape]
         return all(node.code is not None or node.names for node in nodes)
 
     def frames(
         self, repetitions: Sequence[Repetition], python: HandlerCost, c: HandlerCost
     ) -> list[HostFrame]:
-        """The outermost functions of repetitions that have the same shape.
+        """Return the outermost functions of repetitions of the same shape.
 
-        A step that is repeated makes the same calls, unless it waits for a clock or for the device
-        in a loop. There the handler takes the place of waiting, and nothing is taken off.
+        A repeated step makes the same calls, unless it waits for a clock or for the device in a
+        loop. There the handler runs instead of waiting, and its cost is not subtracted.
 
         Args:
-            repetitions: at least one.
-            python: what the handler adds to a call of a Python function.
-            c: what it adds to a call of a builtin.
+            repetitions: at least one repetition.
+            python: the handler's cost for a call of a Python function.
+            c: the handler's cost for a call of a builtin.
         """
         costs: dict[Kind, HandlerCost] = {"python": python, "c": c}
         merged = self._merged(repetitions[0].shape)
@@ -122,13 +122,13 @@ class CallTree:
         return _frames_below((), own)
 
     def _walk(self, events: Iterable[Event]) -> Iterator[tuple[str, int, Any]]:
-        """Each event with the node that is run after it, and its time or name."""
+        """Yield each event with the node that runs after it, and with its time or name."""
         stack = [OUTSIDE]
         for event, code, instruction, what in events:
             if event == "call":
                 stack.append(self._child(stack[-1], id(code), code))
             elif event == "c_call":
-                # No id of an object is negative.
+                # A negative key differs from the id of every object.
                 stack.append(self._child(stack[-1], -1 - instruction, None))
             elif len(stack) > 1:
                 stack.pop()
@@ -141,12 +141,12 @@ class CallTree:
             if above.depth == MOST_DEPTH:
                 return parent
             found = above.children[key] = len(self._nodes)
-            # It keeps the code, whose id no other code can have then.
+            # The node keeps the code alive, and no other code can have the same id.
             self._nodes.append(_Node(parent, above.depth + 1, code))
         return found
 
     def _merged(self, shape: Iterable[int]) -> dict[_Place, list[int]]:
-        """Nodes by place, those above before those below: equal names at one place are one."""
+        """Return the nodes by place, parents first; equal names at one place are merged."""
         places: dict[int, _Place] = {OUTSIDE: ()}
         merged: dict[_Place, list[int]] = {}
         for node in sorted(shape):  # a node is made after its parent
@@ -184,13 +184,13 @@ def _samples(nodes: Sequence[int], repetitions: Sequence[Repetition]) -> _Sample
 
 
 def _vary(calls: FloatArray) -> bool:
-    """Whether the number of calls differs in more than a few repetitions."""
+    """Return whether the number of calls differs in more than a few repetitions."""
     low, high = np.percentile(calls, [LOW, HIGH])
     return bool(low < high)
 
 
 def _frames_below(place: _Place, own: Mapping[_Place, _Samples]) -> list[HostFrame]:
-    """The frames right below a place, in the order in which they were first called."""
+    """Return the frames right below a place, in the order of their first calls."""
     below: dict[_Place, list[_Place]] = {}
     for each in own:
         below.setdefault(each[:-1], []).append(each)
@@ -228,7 +228,7 @@ def _frame(
 
 
 def builtin_name(builtin: Any) -> str:
-    """The qualified name of a builtin: `time.sleep`, `dict.get`, `Tensor.copy_`, `len`."""
+    """Return the qualified name of a builtin: `time.sleep`, `dict.get`, `Tensor.copy_`, `len`."""
     name = str(getattr(builtin, "__qualname__", None) or getattr(builtin, "__name__", UNNAMED))
     if name.startswith(_TORCH):
         return f"torch.{name.removeprefix(_TORCH)}"
@@ -240,10 +240,11 @@ def builtin_name(builtin: Any) -> str:
 
 @cache
 def relative_file(path: str) -> str:
-    """A file of Python code, from the package on that it belongs to: `torch/_ops.py`.
+    """Return the path of a Python file from its package on: `torch/_ops.py`.
 
-    So it is the same in each checkout. A file of no package is its name alone; the suite's kernels
-    begin with their package; what is no file, such as `<string>`, remains as it is.
+    The result is the same in each checkout. A file of no package is its name alone. A file of the
+    suite's kernels begins with their package. A text that is no file, such as `<string>`, is
+    returned unchanged.
     """
     if path.startswith("<"):
         return path

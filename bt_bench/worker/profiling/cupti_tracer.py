@@ -1,4 +1,4 @@
-"""Steps as CUPTI records them, by `cupti-python`."""
+"""Recording of steps by CUPTI, with `cupti-python`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MODULE = "cupti-python"
 
 
 class CuptiTracer:
-    """By `cupti-python`, which has to be of the CUDA version of the driver.
+    """A tracer with `cupti-python`, which has to match the CUDA version of the driver.
 
     Raises:
-        ImportError: if the module, or what it needs, is not installed.
+        ImportError: if the module, or one that it needs, is not installed.
         AttributeError: if it lacks something that is needed, as an old one may.
         RuntimeError: if CUPTI refuses, as beside another profiler.
     """
@@ -38,7 +38,7 @@ class CuptiTracer:
         self._kernel_names: dict[int, str] = {}
         self._taken = Taken()
         self._lost = 0
-        # Now rather than in the first pass, where nothing else could be used instead.
+        # Fail here, where another tracer can still be used, rather than in the first pass.
         with self.recording():
             pass
 
@@ -63,7 +63,7 @@ class CuptiTracer:
             self._cupti.activity_enable(kind)
 
     def _give_out(self) -> None:
-        """Ends a pass: takes all records, and asks how many were lost, which CUPTI forgets then."""
+        """End a pass: take all records, and the number of lost ones, which CUPTI then resets."""
         for kind in self._kinds:
             self._cupti.activity_disable(kind)
         self._cupti.activity_flush_all(1)
@@ -148,6 +148,6 @@ def _copy_name(kind: int) -> str:
 
 
 def _without_version(name: str) -> str:
-    """`cudaLaunchKernel_v7000` as it is called in a program."""
+    """Return the name that programs use: `cudaLaunchKernel` for `cudaLaunchKernel_v7000`."""
     base, mark, version = name.rpartition("_v")
     return base if mark and version.isdecimal() else name

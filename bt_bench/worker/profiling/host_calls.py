@@ -1,9 +1,9 @@
-"""Traces the Python and C calls of one step, without what the tracing itself adds.
+"""Tracing of the Python and C calls of one step, without the cost of the tracing itself.
 
-`sys.setprofile` calls a handler at each begin and end of a function. What the handler takes is a
-multiple of what a short function takes, so it is measured beside the step, on functions that do
-nothing, and taken off each call. The step is timed without a handler in turn, and what the tree of
-calls does not explain of that time remains visible.
+`sys.setprofile` calls a handler at each begin and end of a function. The handler takes several
+times as long as a short function. Therefore, its cost is measured beside the step, on functions
+that do nothing, and subtracted from each call. In turn, the step is timed without a handler. Any
+part of that time that the tree of calls does not explain remains visible.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ Handler = Callable[[FrameType, str, Any], None]
 EMPTY_CALLS = 256  # per repetition and kind
 _CALLS_A_TURN = 8
 MOST_NAMINGS = 20
-PARTS = 4  # without a handler and with one in turn, as a machine may change its speed
-WARM_UP = 2  # repetitions of a part with a handler that are not counted
+PARTS = 4  # each without a handler and then with one, as a machine may change its speed
+WARM_UP = 2  # uncounted repetitions at the start of each part with a handler
 
 
 def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 40) -> HostProfile:
-    """Where the host's time of a step goes, function by function.
+    """Profile the host's time of a step, function by function.
 
-    The step should make the same calls each time. Repetitions in which other functions are called
-    than in most, such as a lazy first one, are left out and counted. Only the calling thread is
-    seen. A function in C is seen if it is a builtin function or method, with all that it does as
-    its own time; so a step that launches its kernel by one call of C is a single frame. A type, or
-    another object of C that can be called, counts as its caller's own time.
+    The step should make the same calls each time. Repetitions that call other functions than most
+    do, such as a lazy first one, are left out and counted. Only the calling thread is traced. A
+    function in C is traced if it is a builtin function or method, and everything that it does is
+    its own time: a step that launches its kernel by one call of C is a single frame. A type, or
+    another callable object of C, counts as its caller's own time.
 
-    CPython 3.11 specialises no instruction while a handler is set, so that code with many of its
-    own takes up to twice as long, which no call explains. From 3.12 on this is so only for calls.
+    CPython 3.11 specialises no instruction while a handler is set. Code with many instructions of
+    its own then takes up to twice as long, which no call explains. From 3.12 on, this applies only
+    to calls.
 
     Args:
-        prepare: gets ready for one step and returns its call; called some 100 times.
+        prepare: gets ready for one step and returns its call; called some 100 times by default.
         synchronize: waits for the device; called after each step, and not timed.
         times: how many repetitions are timed with the handler, and as many without.
 
@@ -93,16 +94,17 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
 
 @contextmanager
 def recording(*, names: bool = False) -> Iterator[Callable[[Call], list[Event]]]:
-    """Sets a handler, and gives a function that makes a call and returns its events: with their
-    times in ns, or with the names of builtins in place of those.
+    """Set a handler, and yield a function that makes a call and returns its events.
 
-    The handler stays set between calls: from CPython 3.12 on every function is rewritten when it is
-    run for the first time after a handler was set or taken away.
+    The events have times in ns or, if `names` is set, the names of builtins in place of times.
+
+    The handler stays set between calls: from CPython 3.12 on, every function is rewritten when it
+    runs for the first time after a handler was set or removed.
     """
     events: list[Event] = []
     append, now_ns = events.append, time.perf_counter_ns
 
-    # Nothing but this: what is returned, or is called, must not live longer than without it.
+    # It does nothing else: returned and called objects must not live longer than without it.
     def handler(frame: FrameType, event: str, _: Any) -> None:
         append((event, frame.f_code, frame.f_lasti, now_ns()))
 
@@ -112,7 +114,7 @@ def recording(*, names: bool = False) -> Iterator[Callable[[Call], list[Event]]]
 
     def take(call: Call) -> list[Event]:
         function, given, named = _taken_apart(call)
-        # Not `clear`, which would be a call of its own.
+        # `clear` would be recorded as a call.
         del events[:]
         function(*given, **named)
         return events[:]
@@ -126,8 +128,9 @@ def recording(*, names: bool = False) -> Iterator[Callable[[Call], list[Event]]]
 
 
 def _taken_apart(call: Call) -> tuple[Call, tuple[Any, ...], dict[str, Any]]:
-    """A function with its arguments: Python reports a call of a builtin only where Python code
-    makes it, and not where a partial does.
+    """Split a call into its function and arguments.
+
+    Python reports a call of a builtin only if Python code makes it, and not if a partial does.
     """
     if type(call) is partial:
         return call.func, call.args, call.keywords
@@ -135,7 +138,7 @@ def _taken_apart(call: Call) -> tuple[Call, tuple[Any, ...], dict[str, Any]]:
 
 
 def _isolated(prepare: Callable[[], Call], synchronize: Call, use: Callable[[Call], Any]) -> Any:
-    """Uses the call of a step that is got ready, and waits for the device."""
+    """Prepare a step, pass its call to `use`, and wait for the device."""
     call = prepare()
     with no_collection(collect_first=False):
         result = use(call)
@@ -151,7 +154,7 @@ def _nothing() -> None:
 
 
 def _in_a_row(empty: Callable[[], object], turns: range) -> None:
-    """Calls what does nothing, so often in a turn that the loop itself hardly counts."""
+    """Call an empty function, often enough in a turn that the loop itself hardly counts."""
     for _ in turns:
         empty()
         empty()
@@ -168,10 +171,10 @@ _TURNS = range(EMPTY_CALLS // _CALLS_A_TURN)
 
 @dataclass
 class _Empty:
-    """What the handler adds to calls that do nothing.
+    """The handler's cost for calls that do nothing.
 
     Args:
-        empty: what is called.
+        empty: the function to call.
     """
 
     empty: Callable[[], object]
@@ -180,17 +183,17 @@ class _Empty:
     between_us: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # CPython specialises a place that calls for what it calls, so each kind has its own code.
+        # CPython specialises a place for the function that it calls: each kind has its own code.
         code = _in_a_row.__code__.replace()
         self._call = partial(FunctionType(code, {}), self.empty, _TURNS)
 
     def sample_plain(self) -> None:
-        """Makes the calls without a handler."""
+        """Time the calls without a handler."""
         with no_collection(collect_first=False):
             self.plain_us.append(host_times(SystemClock(), self._call)[0] / EMPTY_CALLS)
 
     def sample_traced(self, take: Callable[[Call], list[Event]]) -> None:
-        """Makes the calls with one."""
+        """Record the calls with a handler."""
         with no_collection(collect_first=False):
             events = take(self._call)
         # The first and the last event are of the function that makes the calls.
@@ -200,8 +203,8 @@ class _Empty:
         self.between_us.append(median(_differences(ends[:-1], starts[1:])))
 
     def cost(self) -> HandlerCost:
-        """The medians of all samples."""
-        # What a call takes without the handler is the caller's, and stays there.
+        """Return the handler's cost, from the medians of all samples."""
+        # The time of a call without the handler is the caller's, and stays there.
         around_us = max(0.0, median(self.between_us) - median(self.plain_us))
         return HandlerCost(within_us=median(self.within_us), around_us=around_us)
 
@@ -211,25 +214,25 @@ def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]
 
 
 class _Costs:
-    """What the handler adds to calls of both kinds."""
+    """The handler's cost for calls of both kinds."""
 
     def __init__(self) -> None:
         self._python, self._c = _Empty(_nothing), _Empty(gc.isenabled)
 
     def sample_plain(self) -> None:
-        """Takes one more sample of both without a handler."""
+        """Take one more sample of both kinds without a handler."""
         self._python.sample_plain()
         self._c.sample_plain()
 
     def sample_traced(self, take: Callable[[Call], list[Event]]) -> None:
-        """Takes one more sample of both with the handler."""
+        """Take one more sample of both kinds with the handler."""
         self._python.sample_traced(take)
         self._c.sample_traced(take)
 
     def python(self) -> HandlerCost:
-        """That of a Python function."""
+        """Return the handler's cost for a Python function."""
         return self._python.cost()
 
     def c(self) -> HandlerCost:
-        """That of a builtin."""
+        """Return the handler's cost for a builtin."""
         return self._c.cost()

@@ -1,7 +1,7 @@
 """A process that calls one step of each variant in a marked range, for a profiler around it.
 
-Only what the operation itself launches lies in the range: everything is compiled and has run
-before, and what precedes the operation in its step is done outside.
+The range holds only the launches of the operation itself: everything is compiled and has run
+before, and the part of the step before the operation runs outside the range.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ WHERE = "while profiled"
 
 
 def main(folder: Path) -> None:
-    """Does what the request in a folder asks for, and leaves the answer there."""
+    """Carry out the request in a folder, and leave the answer there."""
     run_suites_here()
     request: MarkRequest = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
     try:
-        # Output of variants must not mix with what the profiler says.
+        # Output of variants must not mix with the profiler's.
         with redirect_stdout(sys.stderr):
             answer = MarkAnswer(marked=run(request, _teller(folder), seen))
     except BtBenchError as error:
@@ -56,16 +56,16 @@ def main(folder: Path) -> None:
 
 
 def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]) -> Marked:
-    """Makes the marked calls of all variants.
+    """Make the marked calls of all variants.
 
     Args:
-        request: what to run.
-        tell: is told what is being done.
+        request: the request.
+        tell: called with the progress, as a text.
         seen: gets the traceback of each failure of a variant as a key.
 
     Raises:
-        UsageError: for a device that is not there, a workload that cannot be built, a step that it
-            does not have, and a variant that does not import.
+        UsageError: if the device does not exist, if the workload cannot be built or lacks the step,
+            or if a variant does not import.
     """
     from bt_bench.worker.machine.device import choose_device
 
@@ -99,7 +99,7 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
 
 
 def _described(request: MarkRequest, workload: Workload, environment: Any) -> Marked:
-    """What is known of the step before anything runs."""
+    """Return the facts of the step that are known before anything runs."""
     count = len(workload.steps)
     step = count - 1 if request.step is None else request.step
     if not 0 <= step < count:
@@ -146,7 +146,7 @@ def _mark(
     device: torch.device,
     marked: Marked,
 ) -> Reason | None:
-    """Makes the marked calls of one variant; returns why it could not."""
+    """Make the marked calls of one variant; return the reason if that fails."""
     from bt_bench.worker.tasks.arm import Arm, lacking
     from bt_bench.worker.tasks.failures import ArmFailedError, reason_of
 
@@ -164,7 +164,7 @@ def _mark(
 
 
 def _called(request: MarkRequest, arm: Arm, steps: Sequence[Any], device: torch.device) -> str:
-    """Warms up and makes the marked calls; returns the name of the range."""
+    """Warm up and make the marked calls; return the name of the range."""
     from bt_bench.results import LaunchPath
     from bt_bench.worker.measuring.launch_paths import use
     from bt_bench.worker.measuring.nvtx_ranges import Range, range_name
@@ -190,7 +190,7 @@ def _called(request: MarkRequest, arm: Arm, steps: Sequence[Any], device: torch.
 
 
 def _ready(request: MarkRequest, arm: Arm, steps: Sequence[Any]) -> Callable[[], object]:
-    """Replays the window up to its last step, whose call is returned."""
+    """Replay the window up to its last step, and return that step's call."""
     arm.rewind()
     for step in steps[:-1]:
         arm.ready(request.operation, step)()
@@ -211,7 +211,7 @@ def _give_up(marked: Marked, names: Sequence[str], culprit: str) -> None:
 
 
 def _teller(folder: Path) -> Callable[[str], None]:
-    """Appends to the file that the parent reads progress from."""
+    """Return a function that appends to the parent's progress file."""
 
     def tell(text: str) -> None:
         with (folder / PROGRESS_NAME).open("a", encoding="utf-8") as file:

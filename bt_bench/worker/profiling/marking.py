@@ -1,6 +1,6 @@
-"""What a process with marked calls is asked to do, and what it answers.
+"""The request to a process with marked calls, and its answer.
 
-A profiler of kernels, which is started around that process, is told to look only at what is marked.
+A profiler of kernels, which is started around that process, is set to look only at marked calls.
 This file imports neither torch nor Triton; `marked.py` beside it is the process.
 """
 
@@ -23,15 +23,15 @@ REQUEST_NAME, ANSWER_NAME, PROGRESS_NAME = "request.pickle", "answer.json", "pro
 
 @dataclass(frozen=True)
 class MarkRequest:
-    """What is to be run.
+    """A request for marked calls.
 
     Args:
         setup: the device, the variants and their suite.
         case: the workload.
-        operation: what is called.
+        operation: the operation to call.
         step: the place of the step in its window, from 0; `None`: the last one.
-        calls: how many calls of the step are marked, each in the same state.
-        warm_up: how many replays up to the step come before them, unmarked.
+        calls: number of marked calls of the step, each in the same state.
+        warm_up: number of unmarked replays up to the step that come before them.
     """
 
     setup: WorkerSetup
@@ -43,17 +43,18 @@ class MarkRequest:
 
 
 class Marked(BaseModel):
-    """What was run.
+    """A record of the marked calls.
 
     Args:
         environment: the machine and the software.
         step: the place of the step in its window, from 0.
-        num_steps: of the window.
-        digest: of the workload.
-        read_bytes: what a call has to read in device memory; `None`: the suite does not say.
-        written_bytes: what it has to write, likewise.
-        ranges: the name of the NVTX range that the calls of each variant lie in.
-        failures: why there is nothing of the other variants.
+        num_steps: number of steps in the window.
+        digest: the workload's digest.
+        read_bytes: bytes that a call has to read in device memory; `None`: the suite does not
+            define them.
+        written_bytes: bytes that it has to write, likewise.
+        ranges: the name of the NVTX range around the calls of each variant.
+        failures: why there are no calls of the other variants.
     """
 
     environment: Environment
@@ -67,9 +68,9 @@ class Marked(BaseModel):
 
 
 class MarkAnswer(BaseModel):
-    """The answer: what was run, a message for the user, or a traceback of bt-bench.
+    """The answer: a record of the calls, a message for the user, or a traceback of bt-bench.
 
-    Besides, it has the tracebacks of failures of variants, those that are alike once.
+    It also has the tracebacks of failures of variants, once for identical ones.
     """
 
     marked: Marked | None = None
@@ -79,12 +80,12 @@ class MarkAnswer(BaseModel):
 
 
 def mark_command(folder: Path) -> list[str]:
-    """The command that does what the request in a folder asks for, and leaves the answer there."""
+    """Return the command that carries out the request in a folder and leaves the answer there."""
     return [sys.executable, "-m", "bt_bench.worker.profiling.marked", str(folder)]
 
 
 def read_answer(folder: Path) -> MarkAnswer | None:
-    """The answer in a folder; `None` if the process died before it gave one."""
+    """Return the answer in a folder, or `None` if the process died before it gave one."""
     try:
         return MarkAnswer.model_validate_json((folder / ANSWER_NAME).read_bytes())
     except FileNotFoundError:
@@ -92,10 +93,10 @@ def read_answer(folder: Path) -> MarkAnswer | None:
 
 
 def accepted(answer: MarkAnswer) -> Marked:
-    """What was run, according to an answer.
+    """Return the record of the marked calls in an answer.
 
     Raises:
-        UsageError: if it refuses.
+        UsageError: if the answer is a refusal.
         BtBenchError: for a defect of bt-bench.
     """
     if answer.refusal is not None:

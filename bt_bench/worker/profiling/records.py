@@ -1,4 +1,4 @@
-"""What a profiler records of a step: calls of the CUDA API and device operations."""
+"""A profiler's records of a step: calls of the CUDA API and device operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 
 class ApiRecord(NamedTuple):
-    """A call of the CUDA API; times of the host's real-time clock in ns."""
+    """A call of the CUDA API; times are in ns, by the host's real-time clock."""
 
     api: Literal["driver", "runtime"]
     name: str
@@ -17,7 +17,7 @@ class ApiRecord(NamedTuple):
 
 
 class DeviceRecord(NamedTuple):
-    """A device operation; times as those of `ApiRecord`."""
+    """A device operation; times are as in `ApiRecord`."""
 
     kind: Literal["kernel", "copy", "memset"]
     name: str
@@ -33,7 +33,8 @@ class DeviceRecord(NamedTuple):
 class Taken:
     """The records of all passes, in any order.
 
-    `dropped` is how many were lost, and `unreadable` why the last of those that came was not read.
+    `dropped` is the number of lost records. `unreadable` is the reason why the last unreadable
+    buffer could not be read.
     """
 
     calls: list[ApiRecord] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""From the records of a pass to the calls and operations of each step, in samples."""
+"""The calls and operations of each step, in samples, from the records of passes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from bt_bench.results import DeviceOperation, HostCall, TracedSteps, Tracing
 from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 
 LEAST_SHARE = 0.2
-"""Of the steps that must have made the same calls: one that asks an event whether it may use a
-buffer again, say, makes several sequences of calls, each often.
+"""The smallest share of steps that must have made the same calls.
+
+A step that asks an event whether it may use a buffer again, for example, makes several sequences of
+calls, each often.
 """
 
 _DIGITS = 3  # of µs: the records are in whole ns
@@ -24,14 +26,14 @@ class RecordsLostError(Exception):
 
 @dataclass(frozen=True)
 class Ran:
-    """One step that was run: when, by the clock of the records, and how long it took.
+    """One step that was run: its time, by the clock of the records, and its duration.
 
     Args:
-        start_ns: when its call was made.
-        end_ns: when the device was idle again.
+        start_ns: time of its call.
+        end_ns: time when the device was idle again.
         host_us: time until the call had returned.
         step_us: time until the device was idle.
-        turn: in which it was run.
+        turn: the turn that it was run in.
     """
 
     start_ns: int
@@ -43,7 +45,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call with the records of those that it made itself."""
+    """An outermost call, the number of its records, and the operation that it enqueued."""
 
     record: ApiRecord
     records: int
@@ -60,7 +62,7 @@ class _Recorded:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What is the same in all samples of a step."""
+        """The properties that all samples of a step share."""
         return (
             tuple((c.record.name, c.records, c.operation) for c in self.calls),
             tuple((o.kind, o.name, o.moved_bytes) for o in self.operations),
@@ -68,16 +70,16 @@ class _Recorded:
 
 
 class InOrder:
-    """The records of all passes by the time at which they begin.
+    """The records of all passes, sorted by their start.
 
     Args:
-        taken: in any order.
+        taken: the records, in any order.
     """
 
     def __init__(self, taken: Taken) -> None:
         self.dropped = taken.dropped
         self.unreadable = taken.unreadable
-        # An outer call before those that it makes itself, though these are recorded first.
+        # An outer call comes before the calls that it makes, though these are recorded first.
         self._calls = sorted(
             taken.calls, key=lambda call: (call.start_ns, -call.end_ns, call.api == "driver")
         )
@@ -86,7 +88,7 @@ class InOrder:
         self._operation_starts = [operation.start_ns for operation in self._operations]
 
     def of(self, ran: Ran) -> _Recorded:
-        """A step with its records."""
+        """Return a step with its records."""
         calls, operations = (
             slice(bisect_left(starts, ran.start_ns), bisect_left(starts, ran.end_ns))
             for starts in (self._call_starts, self._operation_starts)
@@ -97,16 +99,16 @@ class InOrder:
 
 
 def traced_steps(tracing: Tracing, ran: Sequence[Ran], records: InOrder) -> TracedSteps:
-    """The samples of a variant, from the records of the passes that its steps were run in.
+    """Return the samples of a variant, from the records of the passes that ran its steps.
 
     Args:
-        tracing: what was recorded.
+        tracing: the kind of tracing.
         ran: the steps of the variant.
-        records: of these, and of other variants' steps.
+        records: the records of these steps, and of other variants' steps.
 
     Raises:
-        RecordsLostError: if records were dropped, or fewer than a fifth of the steps have the same
-            ones.
+        RecordsLostError: if records were dropped, or if fewer than a fifth of the steps have the
+            same calls and operations.
     """
     if tracing is not Tracing.ALL:
         return _merged(tracing, [_Recorded(each, [], []) for each in ran], 0)
@@ -128,7 +130,7 @@ def traced_steps(tracing: Tracing, ran: Sequence[Ran], records: InOrder) -> Trac
 
 
 def _outermost(calls: Sequence[ApiRecord], operations: Sequence[DeviceRecord]) -> list[_Call]:
-    """Calls that no other one made, each with how many records it has and what it enqueued."""
+    """Return the outermost calls, with their numbers of records and enqueued operations."""
     places: dict[int, int] = {}
     for number, operation in enumerate(operations):
         places.setdefault(operation.correlation, number)  # a graph has many of one call

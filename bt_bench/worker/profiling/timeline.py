@@ -1,9 +1,9 @@
 """The steps of a timeline: one step of a case, run over and over, traced and not traced.
 
-The steps are timed by the same region as in a sweep. They are traced and not traced in turn, in
-passes of some hundred milliseconds: within seconds a machine may change its speed by more than
-tracing adds. While they are not traced no profiler is attached to the process. All variants are
-interleaved in each pass. Beside them run empty calls, which say what tracing adds.
+The steps are timed by the same region as in a sweep. Traced and untraced passes of some hundred
+milliseconds take turns: within seconds, a machine may change its speed by more than tracing adds.
+During untraced passes no profiler is attached to the process. All variants are interleaved in each
+pass. Empty calls beside them show the cost of tracing.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from bt_bench.worker.tasks.arm import Arm, inputs_on
 from bt_bench.worker.tasks.outcome import OnRound, RoundProgress, TimelineParts
 from bt_bench.worker.tasks.tasks import TakeTimeline
 
-SECONDS = 3.0  # after which no turn begins, once there are LEAST_TURNS
+SECONDS = 3.0  # no turn begins after this time, once there are LEAST_TURNS
 LEAST_TURNS = 4
-# Of rounds in a turn, traced and not traced each. Many short turns: a machine that others use
-# changes its speed from one pass to the next, by up to twice.
+# Of rounds in a turn, for traced and untraced ones each. There are many short turns, since a shared
+# machine changes its speed from one pass to the next, by up to a factor of two.
 PAIRS = 5
-MOST_STEPS = 400  # per variant, traced and not traced each, which bounds the file
+MOST_STEPS = 400  # per variant, traced and untraced each; it bounds the size of the file
 WARM_UP_ROUNDS = 6
 # The first rounds after a profiler was attached or detached are slower, and are not kept.
 CHANGED_ROUNDS = 3
 ATTEMPTS = 3
-QUERIES = 6  # which is long enough to time
-# Read between two of them, a byte of each cache line: in a step, too, calls of CUDA do not find
-# each other in the nearest cache.
+QUERIES = 6  # long enough to time
+# Read between two queries, a byte of each cache line: in a step, too, calls of CUDA do not find
+# each other's data in the nearest cache.
 _BETWEEN = bytes(48 << 10)
 _LINE_BYTES = 64
 
@@ -76,20 +76,20 @@ def take_timeline(
     port: DevicePort | None = None,
     tracer_of: Callable[[], Tracer] = tracer,
 ) -> TimelineParts:
-    """Runs one step of a window under each kind of tracing.
+    """Run one step of a window under each kind of tracing.
 
     Args:
-        task: says which step of which case.
-        variants: by name.
-        workload: of the case.
-        plan: instances and seed.
-        bench: where the variants' tensors live, and the host's clock.
-        on_round: is told of progress.
+        task: the case, the operation and the step.
+        variants: the variants by name.
+        workload: the workload of the case.
+        plan: the number of instances and the seed.
+        bench: the device of the variants' tensors, and the host's clock.
+        on_round: receives progress.
         port: the device; by default the current one.
-        tracer_of: loads a profiler; called once the steps before it are done.
+        tracer_of: loads a profiler; called after the warm-up and the host profiles.
 
     Raises:
-        ArmFailedError: when a variant raises.
+        ArmFailedError: if a variant raises an exception.
     """
     copies = {name: (variant,) for name, variant in variants.items()}
     instances = build_instances(copies, workload, plan, bench.device)
@@ -110,7 +110,7 @@ class _Passes:
         self._port = port
         self._on_round = on_round
         self._turn = 0
-        self._previous = Tracing.ALL  # when the tracer was made
+        self._previous = Tracing.ALL  # making a tracer attaches it once
         self._turns = Turns(window, random.Random(plan.seed))
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
@@ -122,7 +122,7 @@ class _Passes:
     def take(self, tracer_of: Callable[[], Tracer]) -> TimelineParts:
         started_ns = self._clock.now_ns()
         with no_collection():
-            self._port.record_start()  # which is then queried
+            self._port.record_start()  # the empty calls query it
             for _ in range(WARM_UP_ROUNDS):
                 self._round(self._turns.next_round(), _Samples())
         host = {arms[0].name: self._host(arms[0]) for arms in self._by_name()}
@@ -150,7 +150,7 @@ class _Passes:
         return [list(arms) for arms in zip(*self._window.instances, strict=True)]
 
     def _host(self, arm: Arm) -> HostProfile:
-        """The Python and C calls of an arm's step."""
+        """Profile the Python and C calls of an arm's step."""
         *before, last = self._window.steps
         operation = self._window.operation
 
@@ -172,11 +172,11 @@ class _Passes:
             return trace_host(prepare, finish)
 
     def _in_turn(self) -> Iterator[tuple[Tracing, int]]:
-        """The passes, each with its pairs of rounds, until there are enough or the time is up.
+        """Yield the passes, each with its pairs of rounds, until there are enough or time is up.
 
-        Half of what is not traced comes before what is, so that no drift is in favour of one. Nor
-        do two turns' traced passes follow each other: so taken, every other one of torch's profiler
-        had other calls.
+        Half of the untraced rounds come before the traced ones and half after, and no drift favours
+        one kind. The traced passes of two turns never follow each other directly: when they did,
+        every other pass of torch's profiler had other calls.
         """
         most = max(1, MOST_STEPS // (2 * PAIRS))
         end_ns = self._clock.now_ns() + int(SECONDS * 1e9)
@@ -189,15 +189,15 @@ class _Passes:
                 return
 
     def _pass(self, source: Tracer, tracing: Tracing, pairs: int, samples: _Samples) -> int:
-        """Some rounds under a kind of tracing; again if records were lost, up to three times.
+        """Take some rounds under a kind of tracing, in up to three attempts if records are lost.
 
         Returns:
-            How many records the last attempt lost.
+            The number of records that the last attempt lost.
         """
         for _ in range(ATTEMPTS):
             found = _Samples()
             with source.recording() if tracing is Tracing.ALL else nullcontext():
-                # Between two attempts that are traced something is attached anew, too.
+                # Between two traced attempts a profiler is attached anew, too.
                 changed = Tracing.ALL in (tracing, self._previous)
                 for _ in range(CHANGED_ROUNDS if changed else 0):
                     self._round(self._turns.next_round(), _Samples())
@@ -212,7 +212,7 @@ class _Passes:
         return lost
 
     def _round(self, turn: Turn, samples: _Samples) -> None:
-        """Each variant once through the window; only its last step is timed."""
+        """Run each variant once through the window; time only the last step."""
         window, last = self._window, len(self._window.steps) - 1
         rewind(turn.arms)
         for place, step in enumerate(window.steps):
@@ -229,7 +229,7 @@ class _Passes:
             samples.empty.setdefault(name, []).append(self._run(empty))
 
     def _sample(self, arm: Arm, step: Any) -> Ran:
-        """One step in the ranges that it has in a sweep."""
+        """Run one step in the NVTX ranges that it has in a sweep."""
         ranges = self._ranges[arm.name]
         of_step = ranges.begin(len(self._window.steps) - 1)
         try:
@@ -242,7 +242,7 @@ class _Passes:
     def _run(self, call: Callable[[], object]) -> Ran:
         self._port.synchronize()
         host_us, step_us = host_times(self._clock, call, self._port.synchronize)
-        # The clock of the records; the region's own tells how long it took, but not when it was.
+        # By the records' clock: the region's own clock gives durations, but no comparable times.
         end_ns = time.time_ns()
         return Ran(end_ns - round(step_us * 1e3), end_ns, host_us, step_us, self._turn)
 
@@ -261,7 +261,7 @@ class _Passes:
             try:
                 steps = traced_steps(tracing, samples.empty[empty], records)
             except RecordsLostError:
-                continue  # what it adds is not known then, and the report says so
+                continue  # the cost of tracing is then unknown, and the report states that
             parts.empty.append(
                 EmptyCalls(
                     name=empty,
@@ -283,7 +283,7 @@ class _Samples:
     empty: dict[EmptyName, list[Ran]] = field(default_factory=dict)
 
     def add(self, others: _Samples) -> None:
-        """Takes those of other rounds."""
+        """Add the samples of other rounds."""
         for name, ran in others.arms.items():
             self.arms.setdefault(name, []).extend(ran)
         for empty, ran in others.empty.items():
@@ -294,9 +294,9 @@ class _Samples:
 
 
 def _records_of(steps: TracedSteps) -> int:
-    """How many records of calls an empty call has, without those of the wait after it.
+    """Return the number of call records of an empty call, without the wait after it.
 
-    Where no calls are recorded there is one of a kernel, or none to tell apart.
+    It is at least 1: where no calls are recorded, a kernel has one record, or none is expected.
     """
     return max(1, sum(call.records for call in steps.calls if _is_before_return(call, steps)))
 

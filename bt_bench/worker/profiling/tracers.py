@@ -1,6 +1,6 @@
-"""What records the calls and device operations of a step: CUPTI, or torch's profiler without it.
+"""Tracers of a step's calls and device operations: CUPTI, or torch's profiler without it.
 
-Both take the same records. Only one of them may be used in a process: CUPTI has one subscriber.
+Both take the same records. A process may use only one of them: CUPTI has one subscriber.
 """
 
 from __future__ import annotations
@@ -14,35 +14,37 @@ from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
 
 
 class Tracer(Protocol):
-    """Records passes, one after the other."""
+    """A recorder of passes, one after the other."""
 
     @property
     def source(self) -> str:
-        """What it is, with its version."""
+        """The tracer's name and version."""
         ...
 
     @property
     def missing(self) -> Sequence[str]:
-        """What it does not tell, as clauses."""
+        """The information that the tracer does not provide, as clauses."""
         ...
 
     def recording(self) -> AbstractContextManager[None]:
-        """A pass: everything in the block is recorded. Before and after it nothing is attached to
-        the process, which would make calls of CUDA longer.
+        """Record everything in the block as one pass.
+
+        Before and after it nothing is attached to the process, since that would make calls of CUDA
+        longer.
         """
         ...
 
     def dropped(self) -> int:
-        """How many records were lost since this was last asked."""
+        """Return the number of records that were lost since the last call."""
         ...
 
     def taken(self) -> Taken:
-        """The records of all passes."""
+        """Return the records of all passes."""
         ...
 
 
 def tracer() -> Tracer:
-    """CUPTI's own module if it is there and works, else torch's profiler."""
+    """Return a tracer with CUPTI's own module if that works, else with torch's profiler."""
     try:
         return CuptiTracer()
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
@@ -50,10 +52,10 @@ def tracer() -> Tracer:
 
 
 class TorchTracer:
-    """By torch's profiler, which asks the same CUPTI, but not for everything.
+    """A tracer with torch's profiler, which asks the same CUPTI, but not for everything.
 
     Args:
-        why: CUPTI's own module is not used.
+        why: the reason why CUPTI's own module is not used.
     """
 
     def __init__(self, why: str) -> None:
@@ -82,7 +84,7 @@ class TorchTracer:
             _take_event(event, self._taken)
 
     def dropped(self) -> int:
-        """See `Tracer`; torch does not tell."""
+        """Return 0, since torch does not count lost records; see `Tracer`."""
         return 0
 
     def taken(self) -> Taken:
@@ -91,7 +93,7 @@ class TorchTracer:
 
 
 def _take_event(event: Any, taken: Taken) -> None:
-    """Sorts an event of Kineto's; what is neither a call of CUDA nor a device operation is left."""
+    """Sort an event of Kineto's; skip all but calls of CUDA and device operations."""
     from torch._C._autograd import DeviceType
 
     name, start = str(event.name()), int(event.start_ns())

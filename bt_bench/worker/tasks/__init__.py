@@ -1,1 +1,1 @@
-"""What passes between the worker and its parent: tasks, arms, outcomes and failures."""
+"""The exchange between the worker and its parent: tasks, arms, outcomes and failures."""

@@ -16,7 +16,7 @@ from bt_bench.worker.tasks.failures import ArmFailedError, synchronize
 
 
 def lacking(variant: type[Any], workload: Workload) -> Reason | None:
-    """The features that a variant lacks for a workload, as a reason; `None` if it lacks none."""
+    """Return the features that a variant lacks for a workload, as a reason, or `None`."""
     missing = workload.features - getattr(variant, "features", frozenset())
     if not missing:
         return None
@@ -24,7 +24,7 @@ def lacking(variant: type[Any], workload: Workload) -> Reason | None:
 
 
 def inputs_on(device: torch.device, workload: Workload) -> Sequence[Any]:
-    """The inputs of each step of a workload on a device; arms of one case share them."""
+    """Return the inputs of each step of a workload on a device; arms of one case share them."""
     suite = suite_of(workload)
     return inputs_of_steps(suite, driver_of(suite), device, workload)
 
@@ -35,9 +35,9 @@ class Arm:
     Args:
         name: the variant's name.
         variant: its class.
-        workload: what it is driven through; its suite says how.
-        device: where the variant's tensors live.
-        first: another instance of the same arm, with which this one may be set up quicker.
+        workload: the workload to run; its suite provides the driver.
+        device: the device of the variant's tensors.
+        first: another instance of the same arm, which may speed up the set-up of this one.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class Arm:
 
     @property
     def variant(self) -> Any:
-        """The variant's object."""
+        """The instance of the variant's class."""
         return self.driver.variant
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Attributes whatever raises in the block, or ends the process, to this arm.
+        """Attribute any exception in the block, or the end of the process, to this arm.
 
-        Work that is still running on the device when the block ends may fail in the block of
-        another arm, so `synchronize` in the block unless the device is idle at its end.
+        Work that still runs on the device when the block ends may fail in another arm's block. Call
+        `synchronize` in the block unless the device is idle at its end.
 
         Raises:
-            ArmFailedError: in place of any exception.
+            ArmFailedError: in place of any exception but Ctrl-C.
         """
         before = activity.current().enter(self.name)
         try:
@@ -86,34 +86,34 @@ class Arm:
             activity.current().leave(before)
 
     def rewind(self) -> None:
-        """Restores the state before the first step, and waits until the device has done so."""
+        """Restore the state before the first step, and wait for the device to do so."""
         self.driver.rewind()
         synchronize(self._device)
 
     def staging(self, step: Any) -> Callable[[], object]:
-        """The call that stages a step, ready to be made.
+        """Return the call that stages a step, ready to be made.
 
         Raises:
-            LookupError: if nothing is staged in this suite.
+            LookupError: if the suite stages nothing.
         """
         if self._staging is None:
             raise LookupError("the suite stages nothing; its operations must not set stages=True")
         return self.driver.call(self._staging, step)
 
     def finish_staging(self) -> None:
-        """Runs what a step still lacks after it was staged alone."""
+        """Run the rest of a step after the step was staged alone."""
         if self._staging is not None:
             self.driver.finish(self._staging)
 
     def ready(
         self, operation: Operation, step: Any, *, staged: bool = False
     ) -> Callable[[], object]:
-        """Runs what precedes an operation in its step, and returns its call, ready to be made.
+        """Run the part of a step before an operation, and return the operation's call.
 
         Args:
-            operation: what is called.
-            step: the next one; `finish` it before the one after it.
-            staged: it has been staged already.
+            operation: the operation to call.
+            step: the next step; `finish` it before the one after it.
+            staged: whether the step has been staged already.
         """
         if operation.traits.stages and not operation.traits.on_host and not staged:
             self.staging(step)()
@@ -121,9 +121,9 @@ class Arm:
         return self.driver.call(operation, step)
 
     def finish(self, operation: Operation) -> None:
-        """Runs what a step still lacks after an operation."""
+        """Run the rest of a step after an operation."""
         self.driver.finish(operation)
 
     def bind(self, operation: Operation, step: Any) -> Callable[[], object]:
-        """The call that performs an operation on a step, ready to be made."""
+        """Return the call that performs an operation on a step, ready to be made."""
         return self.driver.call(operation, step)

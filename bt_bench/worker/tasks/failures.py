@@ -17,24 +17,24 @@ _tell: Callable[[BaseException], None] | None = None
 
 
 def on_failure(tell: Callable[[BaseException], None]) -> None:
-    """Gives each exception that becomes a reason to `tell` as well, from now on."""
+    """Pass each exception that becomes a reason to `tell` as well, from now on."""
     global _tell
     _tell = tell
 
 
 class MemoryFaultError(Exception):
-    """A kernel did to memory what it must not; subclasses say what."""
+    """A kernel's misuse of memory; subclasses name the kind."""
 
     code: ReasonCode
 
 
 class ArmFailedError(Exception):
-    """A variant raised, and the others cannot go on beside it.
+    """A variant raised an exception, and the other arms cannot go on beside it.
 
     Args:
         arm: the variant's name.
-        error: what it raised.
-        where: what was being done.
+        error: the exception.
+        where: the activity at the time.
     """
 
     def __init__(self, arm: str, error: BaseException, where: str = "while measured") -> None:
@@ -44,17 +44,17 @@ class ArmFailedError(Exception):
         self.where = where
 
     def reason(self) -> Reason:
-        """Why the arm's case failed."""
+        """Return the reason why the arm's case failed."""
         return reason_of(self.error, self.where)
 
 
 def reason_of(error: BaseException, where: str, device_fault: str | None = None) -> Reason:
-    """The reason for a case in which a variant raised an exception.
+    """Return the reason for a case that failed with an exception of a variant.
 
     Args:
         error: the exception.
-        where: what was being done.
-        device_fault: the error of the device, if it can do nothing more.
+        where: the activity at the time.
+        device_fault: the device's error, if the device has become unusable.
     """
     place = place_of(error)
     at = f" ({place}{_whose(place.path)})" if place is not None else ""
@@ -71,12 +71,12 @@ def reason_of(error: BaseException, where: str, device_fault: str | None = None)
 
 
 def _whose(path: Path) -> str:
-    """Says that a file is of the suite itself, if a user's, and not of a variant."""
+    """Return a remark if a file belongs to a user's suite itself, and not to a variant."""
     return ", of the suite itself" if is_of_users_suite(path) else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception, or one that it was raised from, says that memory ran out."""
+    """Return whether an exception, or one of its causes, reports that memory ran out."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (MemoryError, torch.OutOfMemoryError)):
@@ -91,20 +91,20 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_fatal(error: BaseException, device: torch.device) -> bool:
-    """Whether nothing more should be run in a process after an exception."""
+    """Return whether nothing more should run in the process after an exception."""
     return is_out_of_memory(error) or device_fault(device) is not None
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until a device is idle, so that its errors are raised here."""
+    """Wait until a device is idle, which raises its errors here."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def device_fault(device: torch.device) -> str | None:
-    """The error that makes a device unusable for this process, or `None`.
+    """Return the error that makes a device unusable for this process, or `None`.
 
-    An illegal address ends a CUDA context: every call after it fails with the same error.
+    An illegal address ends a CUDA context: every later call fails with the same error.
     """
     try:
         synchronize(device)

@@ -1,4 +1,4 @@
-"""What a worker starts with, and what passes between it and its parent.
+"""The setup of a worker, and the messages between a worker and its parent.
 
 Neither torch nor Triton is imported here.
 """
@@ -31,10 +31,10 @@ class ArmSetup:
     """An arm that a worker imports.
 
     Args:
-        name: of the arm, which tasks use.
+        name: the arm's name, which tasks use.
         entry: the file; the worker imports it, the parent never does.
-        side: arms of one side share modules, and those of another see none of them.
-        isolation: which files of a repository the side may use; `None`: any.
+        side: arms of one side share modules, and see none of another side's.
+        isolation: the files of a repository that the side may use; `None`: any.
     """
 
     name: str
@@ -45,17 +45,18 @@ class ArmSetup:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker starts with.
+    """The setup of a worker.
 
     Args:
-        device: where it runs.
-        arms: what it imports, in this order.
-        plan: how it checks and measures.
-        suite: of the variants; its modules are loaded before theirs.
-        ahead: a task to begin at once; its outcome is reported when the same task is requested.
-        watched: whether changes of the process's global state are looked for.
+        device: the device to run on.
+        arms: the arms to import, in this order.
+        plan: the settings for checking and measuring.
+        suite: the variants' suite; its modules are loaded before theirs.
+        ahead: a task to begin at once. Its outcome is dropped: the same task is requested later,
+            and finds everything set up.
+        watched: whether to look for changes of the process's global state.
         copies: how many times the code of each arm is imported, for process-rounds.
-        tracebacks: whether it sends the traceback of each failure of a variant.
+        tracebacks: whether to send the traceback of each failure of a variant.
     """
 
     device: DeviceChoice
@@ -71,13 +72,13 @@ class WorkerSetup:
 def arms_of(
     entries: Iterable[VariantEntry], isolation: Isolation | None = None
 ) -> tuple[ArmSetup, ...]:
-    """The variants of one side as arms of the same names."""
+    """Return the variants of one side as arms of the same names."""
     return tuple(ArmSetup(entry.name, entry, isolation=isolation) for entry in entries)
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a worker has found where it runs."""
+    """The greeting of a worker: its device, and the environment that it found."""
 
     device: DeviceKind
     environment: Environment
@@ -102,7 +103,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class Traceback:
-    """All that Python says of a failure of a variant."""
+    """The traceback of a variant's failure, as Python prints it."""
 
     text: str
 
@@ -118,7 +119,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Message:
-    """What a worker sends: progress, or an answer, to the request of that number.
+    """A message of a worker: progress or an answer, to the request of that number.
 
     Number 0 belongs to no request: it marks the greeting of a worker that has started.
     """

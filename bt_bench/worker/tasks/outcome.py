@@ -1,4 +1,4 @@
-"""What measuring a case yields, for the process that stores it and for progress reports."""
+"""Results of measuring a case, for the process that stores them and for progress reports."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bt_bench.results import (
 
 @dataclass(frozen=True)
 class RoundProgress:
-    """How far a phase of a task is: of a check, or of measuring.
+    """The progress of a phase of a task, such as a check or a measurement.
 
     Args:
-        done: rounds that were taken; in other phases whatever they count.
-        rounds: the most that there will be.
+        done: number of finished rounds; other phases count their own parts.
+        rounds: the maximum number of rounds.
         what: the phase.
-        half_width_percent: half of the widest 95 % interval so far, in percent of its median;
-            `None` while there are too few rounds to say.
+        half_width_percent: half the width of the widest 95 % interval so far, in percent of its
+            median; `None` while there are too few rounds.
         seconds_left: estimate of the time that the case's rounds still take.
     """
 
@@ -43,13 +43,13 @@ OnRound = Callable[[RoundProgress], object]
 
 
 def untold(_progress: RoundProgress) -> None:
-    """Tells nobody."""
+    """Ignore progress."""
 
 
 def told_in_parts(on_round: OnRound, what: str, total: int) -> Callable[[], None]:
-    """What to call whenever one of so many parts of a phase is done; says at once that it began.
+    """Report the beginning of a phase, and return a callback that reports each finished part.
 
-    Nothing is said of a phase without parts.
+    A phase without parts is not reported.
     """
     done = 0
 
@@ -65,7 +65,7 @@ def told_in_parts(on_round: OnRound, what: str, total: int) -> Callable[[], None
 
 @dataclass
 class Measured:
-    """What was measured of one arm, or why part of it or all of it was not."""
+    """The measurements of one arm, or the reason why some or all of them are missing."""
 
     measurements: list[Measurement] = field(default_factory=list)
     control: list[Measurement] = field(default_factory=list)
@@ -80,15 +80,15 @@ class Measured:
 
 @dataclass
 class TimelineParts:
-    """What was traced for a timeline.
+    """The traces of a timeline.
 
     Args:
         source: the profiler, with its version.
-        missing: what it does not tell, as clauses.
-        seconds: that all of it took.
+        missing: the information that the profiler does not provide, as clauses.
+        seconds: the total time taken.
         empty: empty calls under each kind of tracing.
-        ranges: name of the NVTX range of each variant's step.
-        steps: of each variant under each kind of tracing.
+        ranges: the name of the NVTX range of each variant's step.
+        steps: the steps of each variant under each kind of tracing.
         host: the Python and C calls of each variant's step.
         failed: variants whose records cannot be right, with the reason.
     """

@@ -1,4 +1,4 @@
-"""Tasks for workers that explore: to survey variants, and to play scenarios.
+"""Tasks for workers that explore: they survey variants and play scenarios.
 
 These are passed between processes, and import neither torch nor Triton.
 """
@@ -17,12 +17,12 @@ from bt_bench.worker.tasks.tasks import Task
 
 @dataclass(frozen=True)
 class Surveyed:
-    """What of a variant decides which scenarios it gets.
+    """The properties of a variant that decide which scenarios it gets.
 
     Args:
-        features: that it has.
-        sizes: numbers that its own code names.
-        skipped: why it is not explored; empty: it is.
+        features: the variant's features.
+        sizes: numbers that appear in its own code.
+        skipped: why it is not explored; empty if it is.
     """
 
     features: frozenset[str]
@@ -32,24 +32,24 @@ class Surveyed:
 
 @dataclass(frozen=True)
 class Survey(Task[dict[str, Surveyed]]):
-    """Find out what of the arms decides which scenarios they get."""
+    """Find the properties of the arms that decide which scenarios they get."""
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while surveyed"
 
 
 @dataclass(frozen=True)
 class Played:
-    """What was seen of a scenario.
+    """The observations from a scenario.
 
     Args:
-        digests: after each call, by name: of contents, or the fact itself. Floats are whole, since
-            no digest tells how far they are from what is expected.
-        reason: why it ended before its last call, if it did.
-        whole: what was seen after the call that was asked for, whole.
-        not_tried: what was left out for lack of memory or the like, in words.
+        digests: after each call, by name: the digest of contents, or the fact itself. Floats are
+            kept whole, since a digest does not show how far they are from the expected values.
+        reason: why the scenario ended before its last call, if it did.
+        whole: everything observed after the requested call, undigested.
+        not_tried: parts that were left out for lack of memory or the like, in words.
     """
 
     digests: tuple[Mapping[str, str | Floats], ...]
@@ -60,12 +60,12 @@ class Played:
 
 @dataclass(frozen=True)
 class Play(Task[tuple[Played, ...]]):
-    """Play scenarios on the one arm of the task, or without any on the reference.
+    """Play scenarios on the one arm of the task, or without any arm on the reference.
 
     Args:
-        scenarios: from the suite's explorer.
-        whole: place of a call after which everything is wanted whole, in each scenario.
-        lines: whether to note which lines and branches of the arm's own code run, for
+        scenarios: scenarios from the suite's explorer.
+        whole: place of the call after which everything is returned undigested, in each scenario.
+        lines: whether to note the lines and branches of the arm's own code that run, for
             `ReadCoverage`.
     """
 
@@ -75,7 +75,7 @@ class Play(Task[tuple[Played, ...]]):
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while explored"
 
 
@@ -84,11 +84,11 @@ class Unreached:
     """Lines of a function that no scenario has run.
 
     Args:
-        file: that has them.
-        first: line.
-        last: line.
-        function: name.
-        excuse: why that is no matter, as the file says by `# unreached: REASON`; may be empty.
+        file: the file.
+        first: the first line.
+        last: the last line.
+        function: the function's name.
+        excuse: why that is no matter, from `# unreached: REASON` in the file; may be empty.
     """
 
     file: str
@@ -99,7 +99,7 @@ class Unreached:
 
 
 class Way(StrEnum):
-    """One of the two ways that a branch goes."""
+    """One of the two ways that a branch can go."""
 
     TRUE = "true"
     FALSE = "false"
@@ -109,14 +109,14 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class OneSided:
-    """A branch that runs, and goes one way only in all scenarios.
+    """A branch that runs, but goes only one way in all scenarios.
 
     Args:
-        file: that has it.
-        line: where it begins.
-        function: name.
+        file: the file.
+        line: the line at its beginning.
+        function: the function's name.
         missing: the way that it never goes.
-        excuse: why that is no matter, as the file says by `# unreached: REASON`; may be empty.
+        excuse: why that is no matter, from `# unreached: REASON` in the file; may be empty.
     """
 
     file: str
@@ -128,15 +128,15 @@ class OneSided:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which lines of a variant's own functions have run, and which branches went both ways.
+    """The lines of a variant's own functions that have run, and the branches that went both ways.
 
     Args:
-        reached: how many lines.
-        total: of how many.
-        unreached: the others.
-        both: how many branches (`if` and loops) went both ways, or have an excuse.
-        branches: of how many.
-        one_sided: those that ran and went one way.
+        reached: number of lines that have run.
+        total: number of all lines.
+        unreached: the lines that have not run.
+        both: number of branches (`if` and loops) that went both ways, or have an excuse.
+        branches: number of all branches.
+        one_sided: the branches that ran and went only one way.
     """
 
     reached: int
@@ -149,12 +149,12 @@ class Coverage:
 
 @dataclass
 class Ran:
-    """Keep the lines and branches of a file that ran.
+    """The lines and branches of a file that ran.
 
     Args:
-        lines: that ran.
-        pairs: of lines of one call that ran one after the other; 0 stands for its end.
-        turns: heads of loops, with how many turns one of their runs had, at most 2.
+        lines: the lines that ran.
+        pairs: pairs of lines that ran one after the other in one call; 0 stands for its end.
+        turns: heads of loops, each with the number of turns in one of their runs, at most 2.
     """
 
     lines: set[int] = field(default_factory=set)
@@ -162,7 +162,7 @@ class Ran:
     turns: set[tuple[int, int]] = field(default_factory=set)
 
     def add(self, other: Ran) -> None:
-        """Add what ran of the same file elsewhere."""
+        """Add the lines and branches of the same file that ran elsewhere."""
         self.lines |= other.lines
         self.pairs |= other.pairs
         self.turns |= other.turns
@@ -170,25 +170,25 @@ class Ran:
 
 @dataclass(frozen=True)
 class ReadRan(Task[dict[str, Ran]]):
-    """Return what ran of each file of the one arm's own code, in this worker."""
+    """Read the lines and branches of the one arm's own code that ran in this worker, by file."""
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while its lines were counted"
 
 
 @dataclass(frozen=True)
 class ReadCoverage(Task[Coverage]):
-    """Count which lines of the one arm's own code ran, in this worker and in others.
+    """Count the lines of the one arm's own code that ran, in this worker and in others.
 
     Args:
-        elsewhere: what other workers have answered to `ReadRan`.
+        elsewhere: the answers of other workers to `ReadRan`.
     """
 
     elsewhere: tuple[Mapping[str, Ran], ...] = ()
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while its lines were counted"

@@ -1,4 +1,4 @@
-"""What runs tasks, and how these end.
+"""Runners of tasks, and the possible ends of a task.
 
 Neither torch nor Triton is imported here.
 """
@@ -33,10 +33,10 @@ class Failure:
     """The task failed.
 
     Args:
-        reason: why.
+        reason: why it failed.
         place: index of the arm to blame among the arms of the attempt; `None` if unknown.
-        worker_is_spent: the worker cannot continue, since its device or memory is gone.
-        defect: the traceback, if bt-bench's own code raised.
+        worker_is_spent: whether the worker cannot continue, since its device or memory is gone.
+        defect: the traceback, if bt-bench's own code raised an exception.
     """
 
     reason: Reason
@@ -46,7 +46,7 @@ class Failure:
 
     @property
     def may_pass(self) -> bool:
-        """Whether the cause may be outside of the arm, so that the task is tried once more."""
+        """Whether the task may be retried: the cause may lie outside the arm."""
         return self.reason.code is ReasonCode.CRASHED or self.defect is not None
 
 
@@ -58,7 +58,7 @@ class Setback:
     """A failure that did not recur when the task was repeated.
 
     Args:
-        reason: what happened.
+        reason: the failure.
         arm: the arm that failed; `None` if unknown.
     """
 
@@ -68,12 +68,12 @@ class Setback:
 
 @dataclass(frozen=True)
 class Finished(Generic[ResultT]):
-    """A task that is done.
+    """A finished task.
 
     Args:
-        value: its result, for the arms that are not in `failed`.
+        value: the result, for the arms that are not in `failed`.
         failed: arms that were left out, with the reason.
-        setbacks: failures on the way for which no arm was left out.
+        setbacks: earlier failures that no arm was left out for.
     """
 
     value: ResultT
@@ -81,7 +81,7 @@ class Finished(Generic[ResultT]):
     setbacks: tuple[Setback, ...] = ()
 
     def after(self, setbacks: Sequence[Setback]) -> Finished[ResultT]:
-        """The same with what had gone wrong before; what came back is a reason in `failed`."""
+        """Return this with earlier setbacks added, except those that recurred in `failed`."""
         codes = {reason.code for reason in self.failed.values()}
         kept = [
             each
@@ -92,32 +92,32 @@ class Finished(Generic[ResultT]):
 
 
 class Watcher(Protocol):
-    """Is told what happens during a task."""
+    """A listener to the events of a task."""
 
     def round(self, progress: RoundProgress) -> None:
-        """How far the rounds of a case are."""
+        """Receive the progress of a case's rounds."""
         ...
 
     def worker_replaced(self, why: str) -> None:
-        """A fresh worker goes on with the task."""
+        """Receive the reason why a fresh worker goes on with the task."""
         ...
 
 
 class Runner(Protocol):
-    """Runs tasks, in this process or another."""
+    """A runner of tasks, in this process or another."""
 
     def run(
         self, task: Task[ResultT], arms: Sequence[str], watcher: Watcher | None = None
     ) -> Finished[ResultT]:
-        """Does a task with some arms.
+        """Do a task with some arms.
 
         Raises:
-            WorkerError: when it cannot be done even without any arm.
+            WorkerError: if it cannot be done even without any arm.
         """
         ...
 
     def renew(self) -> None:
-        """Have the next task done by a fresh process, if tasks have one of their own."""
+        """Have a fresh process do the next task, if tasks run in a process of their own."""
         ...
 
     @property

@@ -50,21 +50,21 @@ class Task(ABC, Generic[ResultT]):
     @property
     @abstractmethod
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The task's name in messages."""
         return self.doing
 
 
 @dataclass(frozen=True)
 class Calibrate(Task[Calibration | None]):
-    """Measure what the harness itself costs; takes no arm."""
+    """Measure the cost of the harness itself; takes no arm."""
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "calibrating"
 
 
@@ -77,12 +77,12 @@ class CheckConformance(Task[CheckOutcomes]):
 
     @property
     def title(self) -> str:
-        """How messages call the workload."""
+        """The workload's name in messages."""
         return f"conformance:{self.workload}"
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return f"{self.title}, while checked"
 
 
@@ -95,30 +95,30 @@ class CheckCase(Task[Checked]):
 
     @property
     def title(self) -> str:
-        """How messages call the workload."""
+        """The workload's name in messages."""
         return self.case.name
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return f"{self.title}, while checked"
 
 
 @dataclass(frozen=True)
 class CountLaunches(Task[dict[tuple[str, Operation], LaunchCensus]]):
-    """Count what each step of a case launches where the interpreter runs the kernels."""
+    """Count the launches of each step of a case whose kernels run in the interpreter."""
 
     case: CaseSpec
     operations: tuple[Operation, ...]
 
     @property
     def title(self) -> str:
-        """How messages call the workload."""
+        """The workload's name in messages."""
         return self.case.name
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return f"{self.title}, while its launches were counted"
 
 
@@ -136,7 +136,7 @@ class MeasureCase(Task[dict[str, Measured]]):
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while measured"
 
 
@@ -146,8 +146,8 @@ class TakeTimeline(Task[TimelineParts]):
 
     Args:
         case: the workload.
-        operation: what is called.
-        step: its place in the window, from 0.
+        operation: the operation to call.
+        step: the step's place in the window, from 0.
     """
 
     case: CaseSpec
@@ -161,7 +161,7 @@ class TakeTimeline(Task[TimelineParts]):
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while traced"
 
 
@@ -171,10 +171,10 @@ class RoundUnit:
 
     Args:
         case: the workload.
-        operation: what is timed.
-        series: what is wanted of it.
-        variants: arms that take part, of those of the task.
-        intruders: arms whose influence on the arm that runs next is told.
+        operation: the operation to time.
+        series: the series to take.
+        variants: the arms of the task that take part.
+        intruders: arms whose influence on the arm that runs next is reported.
     """
 
     case: CaseSpec
@@ -189,12 +189,13 @@ class RoundValue:
     """One series of one arm in a process-round.
 
     Args:
-        operation: what was timed.
-        case: on which workload.
+        operation: the timed operation.
+        case: the name of its case.
         variant: the arm.
-        series: what was taken.
-        value: mean over steps, in the series' unit; of each step the mean of its faster samples.
-        influence: log ratio of samples after an intruder to those after other arms, if known.
+        series: the series.
+        value: mean over steps, in the series' unit; each step counts with the mean of its faster
+            samples.
+        influence: log ratio of samples after an intruder to samples after other arms, if known.
     """
 
     operation: Operation
@@ -207,14 +208,14 @@ class RoundValue:
 
 @dataclass(frozen=True)
 class RoundOutcome:
-    """What a process-round found.
+    """The findings of a process-round.
 
     Args:
-        values: those that could be taken.
-        changes: what of the process's global state has changed: per arm while it was imported, and
-            under `""` since.
-        other_threads: their share of the CPU time while rounds were timed.
-        gpu_processes: how many processes have a context on the GPU; `None` if that is not known.
+        values: the values that could be taken.
+        changes: changes of the process's global state: per arm during its import, and under `""`
+            since then.
+        other_threads: other threads' share of the CPU time while rounds were timed.
+        gpu_processes: number of processes with a context on the GPU; `None` if unknown.
     """
 
     values: tuple[RoundValue, ...]
@@ -231,30 +232,30 @@ class PrepareRound(Task[None]):
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while set up"
 
 
 @dataclass(frozen=True)
 class MeasureRound(Task[RoundOutcome]):
-    """Time once what was prepared; values that could not be taken are absent."""
+    """Time everything that was prepared once; omit values that could not be taken."""
 
     units: tuple[RoundUnit, ...]
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while measured"
 
 
 @dataclass(frozen=True)
 class ReadChanges(Task[dict[str, tuple[str, ...]]]):
-    """What of the process's global state has changed: per arm while it was imported, `""`: since.
+    """Read the changes of the process's global state: per arm during its import, `""`: since then.
 
     Takes no arm.
     """
 
     @property
     def doing(self) -> str:
-        """What is being done, as the beginning of a message."""
+        """The activity, as the beginning of a message."""
         return "while its global state was read"
