@@ -50,11 +50,11 @@ _KEY_FIGURES = (
 
 
 def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> Document:
-    """The whole report of a calibration.
+    """Build the whole report of a calibration.
 
     Args:
-        calibration: what was measured.
-        lead: paragraphs to begin with, such as what it was measured on.
+        calibration: the measurements.
+        lead: paragraphs to begin with, such as the machine it was taken on.
     """
     lines = method_lines(calibration)
     return Document(
@@ -77,10 +77,10 @@ def calibration_document(calibration: Calibration, lead: Sequence[str] = ()) -> 
 
 
 def calibration_section(calibration: Calibration, *, profiles: bool = True) -> Section:
-    """The part of a run's report that gives the costs and floors of its own methods.
+    """Build the section of a run's report on the costs and floors of its methods.
 
     Args:
-        calibration: of the run.
+        calibration: calibration of the run.
         profiles: whether the run's plan has anything profiled.
     """
     by_name = {figure.name: figure for figure in calibration.figures}

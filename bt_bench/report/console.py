@@ -1,8 +1,8 @@
-"""Reports as text: for a terminal in its width and with colours, else as wide as they need to be.
+"""Reports as text: coloured and as wide as the terminal, else plain and as wide as needed.
 
-Text is folded between words. In a table the widest columns are folded first. Where that would break
-names, those of the first column get lines of their own; where that is not enough, names are folded
-behind `_`, `-` or `/`, and only then is a word broken anywhere. No cell is ever lost.
+Text is folded between words. In a table the widest columns are folded first. If that would break
+names, the names in the first column get lines of their own. If that is not enough, names are folded
+after `_`, `-` or `/`, and only then is a word broken anywhere. No cell is ever lost.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from bt_bench.base import (
 )
 
 PLAIN_WIDTH = 120
-"""Columns of text that no terminal shows, unless a table needs more."""
+"""Width of text outside of terminals, in columns, unless a table needs more."""
 
 _JOINT = re.compile(r"(?<=\w[_\-/])(?=\w)")
-"""Where a name can be folded; not behind the sign of a number."""
+"""Places where a name can be folded; not after the sign of a number."""
 
 _GAP = 2  # blanks between columns; one where it is narrow
 _INDENT = "  "  # of rows under headings
@@ -48,7 +48,7 @@ _STYLES = {
 
 
 def print_document(document: Document, console: Console | None = None) -> None:
-    """Prints any report, to stdout unless to another console."""
+    """Print any report, to stdout by default."""
     console = console or Console()
     width = console.width if console.is_terminal else _width_needed(document)
     for line in _document_lines(document, width):
@@ -58,14 +58,14 @@ def print_document(document: Document, console: Console | None = None) -> None:
 
 
 def render_plain(document: Document) -> str:
-    """Any report as the text that a pipe gets: no colour, no line cut."""
+    """Return any report as text for a pipe: no colour, no line cut."""
     stream = StringIO()
     print_document(document, Console(file=stream, force_terminal=False, color_system=None))
     return stream.getvalue()
 
 
 def _width_needed(document: Document) -> int:
-    """The width in which no cell is folded."""
+    """Return the width at which no cell is folded."""
     blocks = [*document.lead, *(block for section in document.sections for block in section.blocks)]
     tables = [block for block in blocks if isinstance(block, Table)]
     return max([PLAIN_WIDTH, *(_Layout(table, PLAIN_WIDTH).width_needed for table in tables)])
@@ -100,9 +100,9 @@ def _paragraph(
 
 
 class _Layout:
-    """A table in a width: the texts of its cells, and how wide its columns are.
+    """A table laid out in a given width: the texts of its cells, and its column widths.
 
-    Where it is too narrow for the names in the first column, these have a line of their own.
+    If the width is too small for the names in the first column, they get lines of their own.
     """
 
     def __init__(self, table: Table, width: int) -> None:
@@ -122,7 +122,7 @@ class _Layout:
             self._lay_out(columns[1:])
 
     def _lay_out(self, columns: Sequence[Sequence[str]]) -> bool:
-        """Sets the widths of the columns; returns whether no name has to be folded."""
+        """Set the widths of the columns; return whether no name has to be folded."""
         self._indent = self._name_indent + _INDENT * self._names
         self._num_text = self._table.num_text_columns - self._names
         room, gaps = self._width - len(self._indent), len(columns) - 1
@@ -130,7 +130,7 @@ class _Layout:
         natural, by_title, by_blank, by_joint = (
             sum(widths) for widths in (map(_widest, columns), *folds[:3])
         )
-        # Columns are rather moved together than folded, but for their titles.
+        # Narrower gaps are preferred to folded cells, but not to folded titles.
         choices = [(natural, _GAP), (by_title, _GAP), (by_title, 1)]
         choices += [(needed, gap) for needed in (by_blank, by_joint) for gap in (_GAP, 1)]
         enough = (gap for needed, gap in choices if needed + gap * gaps <= room)
@@ -139,7 +139,7 @@ class _Layout:
         return by_blank + gaps <= room
 
     def lines(self) -> Iterator[Text]:
-        """The titles, a rule, the rows, and the numbered notes."""
+        """Yield the titles, a rule, the rows, and the numbered notes."""
         if self._names:
             yield from self._name_lines(self._titles[0], "bold")
         titles = self._titles[self._names :]
@@ -169,7 +169,7 @@ class _Layout:
                 yield Text(self._name_indent).append(part, style)
 
     def _noted(self, row: Sequence[Cell], texts: Sequence[str]) -> Iterator[Text]:
-        """A row with its notes: in place of its last cells if those are absent, else below it."""
+        """Yield a row with its notes: in place of absent last cells if they fit, else below."""
         styles = [_STYLES[cell.tone] for cell in row[self._names :]]
         texts = texts[self._names :]
         notes = "; ".join(dict.fromkeys(one_line(cell.note) for cell in row if cell.note))
@@ -207,7 +207,7 @@ class _Layout:
 
 
 def _folds(columns: Sequence[Sequence[str]], num_text_columns: int) -> list[list[int]]:
-    """How narrow columns may become, ever narrower: what gives way first stands first.
+    """Return the least widths of the columns at each stage of folding, from mild to harsh.
 
     First titles are folded; then cells of text at their blanks; then names at their joints; then
     numbers, such as intervals, at their blanks; then everything, anywhere.
@@ -235,14 +235,14 @@ def _widest(texts: Iterable[str]) -> int:
 
 
 def _parts(text: str) -> list[str]:
-    """The words of a text, folded wherever they can be: `fused_`, `apply`."""
+    """Split a text wherever it can be folded: `fused_`, `apply`."""
     return [part for word in text.split() for part in _JOINT.split(word)]
 
 
 def _column_widths(
     columns: Sequence[Sequence[str]], folds: Sequence[Sequence[int]], room: int
 ) -> list[int]:
-    """Widths that fit into the room; the widest columns give way first."""
+    """Return widths that fit into the room; the widest columns shrink first."""
     widths = [_widest(column) for column in columns]
     for least in folds:
         while sum(widths) > room:
@@ -254,7 +254,7 @@ def _column_widths(
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """A line as it is, or a word that is too wide for it on several: at its joints if it can be."""
+    """Return a line as it is if it fits, else broken into several, at its joints if possible."""
     if cell_len(line) <= width:
         return [line]
     lines = [""]
@@ -267,13 +267,13 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def folded(text: str, width: int, first: str = "", indent: str = "") -> list[str]:
-    """The text on lines of at most `width` cells; a word that is wider is left whole.
+    """Fold a text into lines of at most `width` cells; a wider word stays whole.
 
     Args:
         text: any text; line breaks and control characters become blanks.
-        width: of the lines, with what they begin with.
-        first: what the first line begins with.
-        indent: what the others begin with.
+        width: width of the lines, prefixes included.
+        first: prefix of the first line.
+        indent: prefix of the other lines.
     """
     lines = []
     line, is_bare = first, True

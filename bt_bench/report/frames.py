@@ -62,14 +62,14 @@ ROOFLINE_COLUMNS = (
 
 
 def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
-    """A row per variant, case and series that was measured.
+    """Return a table with a row per variant, case and measured series.
 
-    For a window of one step, or if a sample is of the window as a whole, the figures are over the
-    rounds; else over the medians of the window's steps. The interval of the median is at 95 %. It
-    is absent below six samples, and over steps, since steps do not sample the same thing.
+    If the window has one step, or a sample is of the window as a whole, the figures are over the
+    rounds; else they are over the medians of the window's steps. The interval of the median is at
+    95 %. It is absent below six samples, and over steps, since steps do not sample the same thing.
 
     Raises:
-        UsageError: where pandas is not installed.
+        UsageError: if pandas is not installed.
     """
     rows = [
         _summarize(result, case, measurement)
@@ -82,14 +82,14 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
 
 
 def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
-    """A row per variant and case of which it is known what must move.
+    """Return a table with a row per variant and case with known required bytes.
 
-    Times are in µs, and for a window of several steps means over its steps;
+    Times are in µs; for a window of several steps, they are means over its steps.
     `bt_bench.analysis.Roofline` explains the columns. Without a GPU, only the required bytes are
     known.
 
     Raises:
-        UsageError: where pandas is not installed.
+        UsageError: if pandas is not installed.
     """
     rows = [
         _identity(result, case) | found
@@ -101,7 +101,7 @@ def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
 
 
 def _frame(name: str, rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """The rows with these columns, for the function of that name."""
+    """Return the rows with these columns; `name` is the calling function, for messages."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:

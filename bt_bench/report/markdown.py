@@ -39,7 +39,7 @@ def render_document(document: Document, *, aligned: bool = True) -> str:
 
 
 def escape(text: str) -> str:
-    """The text on one line, escaped so that Markdown and HTML interpret nothing in it."""
+    """Return the text on one line, escaped: Markdown and HTML interpret nothing in it."""
     escaped = _MARKUP.sub(r"\\\g<0>", one_line(text))
     return re.sub("[&<>]", lambda match: _ENTITIES[match[0]], escaped)
 

@@ -1,4 +1,4 @@
-"""The report of `bt-bench workload`: what a workload is like, before anything is timed."""
+"""The report of `bt-bench workload`: the sizes of a workload, before anything is timed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLUMNS = ("Per step", "min", "p50", "max", "mean")
 
 
 def workload_json(parameters: WorkloadParameters, workload: Workload) -> dict[str, Any]:
-    """The common description of a workload."""
+    """Return the common description of a workload."""
     return {
         "kind": parameters.workload,
         "num_steps": len(workload.steps),
@@ -26,7 +26,7 @@ def workload_json(parameters: WorkloadParameters, workload: Workload) -> dict[st
 
 
 def traffic_json(suite: Suite, workload: Workload) -> dict[str, list[dict[str, int]]]:
-    """Per operation the bytes that each step must move, where the suite knows them."""
+    """Return the bytes that each step must move, by operation, where the suite knows them."""
     return {
         str(operation): [{"read": each.read, "written": each.written} for each in steps]
         for operation, steps in traffic_by_operation(suite, workload)
@@ -34,7 +34,7 @@ def traffic_json(suite: Suite, workload: Workload) -> dict[str, list[dict[str, i
 
 
 def workload_document(name: str, parameters: WorkloadParameters, workload: Workload) -> Document:
-    """The common description: sizes of the steps."""
+    """Build the common description of a workload: facts, and sizes of the steps."""
     needed = parameters.num_bytes()
     facts = [counted(len(workload.steps), "step")]
     if needed:
@@ -47,7 +47,7 @@ def workload_document(name: str, parameters: WorkloadParameters, workload: Workl
 
 
 def traffic_section(suite: Suite, workload: Workload) -> Section | None:
-    """What each operation must move in a step; `None` where nothing is known."""
+    """Build a section on the bytes that each operation must move in a step; `None` if unknown."""
     rows = [
         (
             Cell(str(operation)),

@@ -1,7 +1,7 @@
 """The output formats of `compare` and `gate`: one per file, each a pure function of the verdicts.
 
-A format prints judgements in the order given, see `arrange`; formats that are cut put the worst
-first themselves.
+A format prints judgements in the order given, see `arrange`; formats with a limited size put the
+worst first themselves.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ FORMATS: dict[str, Callable[[Judged], str]] = {
     "html-fragment": render_html_fragment,
     "github": render_github,
 }
-"""Formats by their name in `--format`; each text ends with a newline."""
+"""Formats by name, as in `--format`; each text ends with a newline."""

@@ -1,4 +1,4 @@
-"""A comparison arranged for reading: what is left out, and in which order the rest comes."""
+"""Sorting and filtering of a comparison for its readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANKS = {verdict: rank for rank, verdict in enumerate(WORST_FIRST)}
 
 
 class SortKey(StrEnum):
-    """What judgements can be sorted by."""
+    """The sort keys of judgements."""
 
     NAME = "name"
     CHANGE = "change"
@@ -22,28 +22,28 @@ class SortKey(StrEnum):
 
 
 def sorted_by(judged: Judged, key: SortKey) -> Judged:
-    """The comparison with its judgements in another order; the sort is stable.
+    """Return the comparison with its judgements in another order; the sort is stable.
 
     Args:
         judged: the comparison.
-        key: `name` is by operation and case, as they are spelled; `change` has the largest increase
-            first and what has no ratio last; `verdict` has the worst first, and of those that are
-            slower or inconclusive the largest increase, of those that are faster the largest
-            decrease.
+        key: `name` sorts by operation and case, as spelled; `change` puts the largest increase
+            first and judgements without a ratio last; `verdict` puts the worst verdict first, then
+            the largest increase of slower and inconclusive judgements, or the largest decrease of
+            faster ones.
     """
     ordered = tuple(sorted(judged.judgements, key=_SORT_KEYS[key]))
     return replace(judged, judgements=ordered, sorted_by=key.value)
 
 
 def worst_first(judged: Judged) -> Judged:
-    """Sort by verdict, as reports do that are cut; nobody asked for an order."""
+    """Sort by verdict for a report of limited size; `sorted_by` keeps the order asked for."""
     return replace(sorted_by(judged, SortKey.VERDICT), sorted_by=judged.sorted_by)
 
 
 def only_changed(judged: Judged) -> Judged:
-    """The comparison without what is `SAME`, and says how much that is.
+    """Return the comparison without `SAME` judgements, and with their number in its scope.
 
-    What could not be judged stays: it may have changed.
+    Judgements without a conclusion stay: their metric may have changed.
     """
     kept = tuple(each for each in judged.judgements if each.verdict is not Verdict.SAME)
     left_out = len(judged.judgements) - len(kept)

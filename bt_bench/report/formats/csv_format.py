@@ -68,14 +68,11 @@ EVIDENCE_COLUMNS: dict[str, Callable[[Evidence], Value]] = {
 
 
 WARNINGS_COLUMN = "warnings"
-"""The last column, the same in all rows: warnings about the comparison.
-
-First comes that a gate could not have found what it was to find.
-"""
+"""The last column, the same in all rows: `missed_lines`, then warnings about the comparison."""
 
 
 def render_csv(judged: Judged) -> str:
-    """The text of a `.csv` file."""
+    """Return the text of a `.csv` file."""
     warnings = _cell("; ".join([*missed_lines(judged), *judged.warnings]))
     stream = StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")

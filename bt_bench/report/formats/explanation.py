@@ -1,4 +1,4 @@
-"""The numbers behind verdicts, so that they can be checked by hand."""
+"""The numbers behind verdicts, for checking them by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bt_bench.report.formats.texts import (
 
 
 def explanation_document(judged: Judged, key: str) -> Document:
-    """All numbers behind the verdicts of a case, and the warnings.
+    """Build a report of all numbers behind the verdicts of a case, with the warnings.
 
     Args:
         judged: the comparison.
@@ -39,7 +39,7 @@ def explanation_document(judged: Judged, key: str) -> Document:
 
 
 def explain(judgement: Judgement) -> list[str]:
-    """What a judgement is about, and then all that led to it."""
+    """Return the title of a judgement, then texts on all that led to it."""
     sides = side_text(judgement.base, judgement.other)
     return [f"{judgement.key} · {judgement.metric} · {sides}", *_texts(judgement)]
 
@@ -112,7 +112,7 @@ def _evidence_texts(judgement: Judgement, evidence: Evidence) -> Iterator[str]:
 
 
 def _systematic_text(evidence: Evidence) -> str:
-    """What widens the interval beside the error."""
+    """Return a text on the systematic part of the interval, beside the standard error."""
     systematic = evidence.systematic
     below, above = systematic.reach(evidence.margin)
     parts = "there is no control"

@@ -28,11 +28,10 @@ _LEVELS = {
 
 
 def render_github(judged: Judged) -> str:
-    """Lines for stdout: at most ten annotations, the worst first, and the counts.
+    """Return lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    Where verdicts are advisory, or do not decide, annotations are warnings. That a gate could not
-    have found what it was to find is the first annotation. Warnings about the comparison itself are
-    the last one. Neither is ever dropped.
+    If verdicts are advisory or do not decide, their annotations are warnings. `missed_lines` come
+    first, warnings about the comparison itself last; neither is ever dropped.
     """
     missed = [command("warning", "bt-bench", clean(line)) for line in missed_lines(judged)]
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
@@ -51,19 +50,19 @@ def render_github(judged: Judged) -> str:
 
 
 def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
-    """Markdown for `$GITHUB_STEP_SUMMARY`, the worst first, cut where it would be too large.
+    """Return Markdown for `$GITHUB_STEP_SUMMARY`, the worst first, cut if it would be too large.
 
     Args:
         judged: the comparison.
         limit_bytes: its maximum size in UTF-8; GitHub counts all that the step writes there.
     """
     text = cut_md(judged, limit_bytes, lambda text: len(text.encode()))
-    # What is left are facts and warnings, which are few unless something is very wrong.
+    # Only facts and warnings can still be too long, which takes something to be very wrong.
     return text.encode()[:limit_bytes].decode(errors="ignore")
 
 
 def command(name: str, title: str, message: str) -> str:
-    """A workflow command with a title, escaped so that neither can end it or start another."""
+    """Return a workflow command, escaped: title and message cannot end it or start another."""
     return f"::{name} title={_property(title)}::{_data(message)}"
 
 

@@ -16,7 +16,7 @@ from bt_bench.report.formats.texts import clean
 
 
 def render_html_fragment(judged: Judged) -> str:
-    """A `<section>` in UTF-8, whose headings begin at the second level."""
+    """Return a `<section>` in UTF-8, with headings from the second level on."""
     document = judged_document(judged)
     lines = ['<section class="bt-bench">', f"<h2>{_text(document.title)}</h2>"]
     for block in document.lead:
@@ -50,7 +50,7 @@ def _block(block: Block) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     rows, notes = numbered_notes(table)
-    # An attribute, so that tables have a border without styles, too.
+    # As an attribute: tables have a border even without styles.
     yield '<table border="1">'
     heading = "".join(f'<th scope="col">{_text(title)}</th>' for title in table.columns)
     yield f"<thead><tr>{heading}</tr></thead>"

@@ -1,4 +1,4 @@
-"""A comparison as JSON: everything there is, one judgement a line, so that files diff well."""
+"""A comparison as JSON: all of its fields, one judgement per line for readable diffs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ JUDGED_SCHEMA_VERSION = 3
 
 
 def render_json(judged: Judged) -> str:
-    """One JSON document; what does not exist is null. Ratios are other to base, margins shares."""
+    """Return one JSON document, with null for absent values.
+
+    Ratios are other to base, margins are shares.
+    """
     head = {
         "schema_version": JUDGED_SCHEMA_VERSION,
         "kind": "judged",
@@ -53,7 +56,7 @@ def _overall(overall: Overall) -> dict[str, Any]:
 
 
 def judgement_json(judgement: Judgement) -> dict[str, Any]:
-    """A judgement as JSON; a number that JSON cannot hold is null."""
+    """Return a judgement as JSON; a number that JSON cannot hold is null."""
     # By hand, since `asdict` takes most of the time where there are thousands.
     members = {
         "operation": judgement.operation,
@@ -102,11 +105,11 @@ def _all_known(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(value: object) -> object:
-    """The value, or `None` for a number that JSON cannot hold."""
+    """Return the value, or `None` for a number that JSON cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _dumped(value: object) -> str:
-    # In ASCII, since JSON leaves some control characters unescaped that terminals obey, and since a
-    # label from the command line may hold what UTF-8 cannot encode.
+    # In ASCII: JSON leaves some control characters unescaped that terminals obey, and a label from
+    # the command line may hold characters that UTF-8 cannot encode.
     return json.dumps(value, allow_nan=False)

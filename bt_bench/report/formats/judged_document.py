@@ -23,7 +23,7 @@ from bt_bench.report.formats.texts import (
 MAX_WORST = 5
 
 MOST_SENTENCES = 8
-"""Begin a comparison with so many sentences at most; of more operations and sides it has none."""
+"""Most sentences that a comparison begins with; if there would be more, it has none."""
 
 LEGEND = (
     "Changes and intervals are in percent of the base, positive for more. Times are in µs. Where "
@@ -34,11 +34,11 @@ LEGEND = (
 
 
 def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
-    """Return a comparison for a page: who won, the verdicts, the reasons; the method comes last.
+    """Build a comparison for a page: who won, the verdicts, the reasons; the method comes last.
 
     Args:
         judged: the comparison.
-        max_listed: how many judgements are listed, from the first on; all if `None`.
+        max_listed: number of judgements listed, from the first on; all if `None`.
     """
     listed = judged.judgements[:max_listed]
     sections = []
@@ -66,7 +66,7 @@ def judged_document(judged: Judged, max_listed: int | None = None) -> Document:
 
 
 def worst_of(judged: Judged) -> tuple[Judgement, ...]:
-    """The worst regressions, where the order of the judgements does not put them first."""
+    """Return the worst regressions, unless the judgements are already sorted worst first."""
     ordered = worst_first(judged).judgements
     if ordered == judged.judgements:
         return ()
@@ -75,9 +75,9 @@ def worst_of(judged: Judged) -> tuple[Judgement, ...]:
 
 
 def summary_lines(judged: Judged) -> list[str]:
-    """Sentences that reports begin with: the counts, what they are of, the warnings.
+    """Return the sentences that reports begin with: the counts, their scope, the warnings.
 
-    Before them stands what a gate cannot see, and that it could not have found what it was to find.
+    `missed_lines` stand before them.
     """
     return [
         *missed_lines(judged),
@@ -88,18 +88,18 @@ def summary_lines(judged: Judged) -> list[str]:
 
 
 def missed_lines(judged: Judged) -> list[str]:
-    """Say what the gate cannot see, and that it could have missed a slowdown, first of all."""
+    """Return the sentences that come first: the gate's blind spots, and a lack of power."""
     power = judged.power
     missed = [power.sentence] if power is not None and power.falls_short else []
     return [*filter(None, [judged.unseen]), *missed]
 
 
 def lead_of(judged: Judged, worst: Sequence[Judgement]) -> tuple[Block, ...]:
-    """Return the lead of a report: who won, failed self-checks, counts and scope, regressions.
+    """Build the lead of a report: who won, failed self-checks, counts and scope, regressions.
 
     Args:
         judged: the comparison.
-        worst: see `worst_of`; none where a table begins with them.
+        worst: see `worst_of`; empty if a table begins with them.
     """
     missed = missed_lines(judged)
     counts, *others = summary_lines(judged)[len(missed) :]
@@ -162,14 +162,14 @@ def _row(judgement: Judgement, one_side: bool) -> tuple[Cell, ...]:
 
 
 def _why(judgement: Judgement) -> str:
-    """The cause; for equal counts also the detail, since different kernels may be counted."""
+    """Return the cause; for equal counts also the detail, as different kernels may be counted."""
     equal_counts = judgement.cause is Cause.EXACT and judgement.verdict is Verdict.SAME
     detail = f": {judgement.detail}" if equal_counts and judgement.detail else ""
     return f"{cause_text(judgement)}{detail}"
 
 
 def needs_words(judgement: Judgement) -> bool:
-    """Whether the figures leave open why; beside interval and margin, only a regression does."""
+    """Return whether a judgement needs a reason in words: without statistics, or if slower."""
     return judgement.evidence is None or judgement.verdict is Verdict.SLOWER
 
 

@@ -1,8 +1,8 @@
 """A comparison as JUnit XML, which GitLab, Jenkins, Buildkite and others show as tests.
 
-A suite per operation, a test per judgement. What is slower is a failure. What is missing or not to
-be believed is an error, since a test that did not run must not look green; what is inconclusive is
-skipped, and so is whatever does not decide.
+There is a suite per operation, and a test per judgement. A slower one is a failure. A missing or
+invalid one is an error, since a test that did not run must not look green. An inconclusive one is
+skipped, as is any that does not decide.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ OUTCOMES = {
     Verdict.INVALID: "error",
     Verdict.INCONCLUSIVE: "skipped",
 }
-"""The element that stands for a verdict; a test without one has passed."""
+"""The element for a verdict; a test without one has passed."""
 
 _LINE_WIDTH = 80
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def render_junit(judged: Judged) -> str:
-    """The text of an `.xml` file, in UTF-8."""
+    """Return the text of an `.xml` file, in UTF-8."""
     root = _counted("testsuites", clean(judged.title), judged.judgements)
     present = dict.fromkeys(each.operation for each in judged.judgements)
     for operation in sorted(present, key=lambda each: each.rank):
@@ -38,7 +38,7 @@ def render_junit(judged: Judged) -> str:
             suite = _counted("testsuite", operation, members)
             suite.extend(map(_testcase, members))
             root.append(suite)
-    if not len(root):  # so that a comparison of nothing does not go unnoticed
+    if not len(root):  # a comparison of nothing must not go unnoticed
         root.append(_counted("testsuite", "bt-bench", ()))
     # After the tests, where the most common schema has it.
     summary = ElementTree.SubElement(root[0], "system-out")

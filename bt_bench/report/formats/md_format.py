@@ -12,7 +12,7 @@ from bt_bench.report.formats.judged_document import judged_document
 from bt_bench.report.markdown import render_document
 
 MOST_CHARACTERS = 65_536
-"""GitHub takes no longer comment or description of a pull request."""
+"""GitHub's limit for a comment on a pull request, and for its description."""
 
 _SMALLEST_ROW = 40
 
@@ -20,8 +20,8 @@ _SMALLEST_ROW = 40
 def render_md(judged: Judged) -> str:
     """Return the text of a `.md` file, which is also readable as plain text.
 
-    One that is too long for GitHub is cut: the verdicts that decide are listed before the
-    exploratory ones, the worst first.
+    A text that is too long for GitHub is cut: the verdicts that decide are listed before the
+    others, the worst first.
     """
     text = render_safe(judged)
     if len(text) <= MOST_CHARACTERS:
@@ -32,12 +32,13 @@ def render_md(judged: Judged) -> str:
 def cut_md(judged: Judged, limit: int, size_of: Callable[[str], int]) -> str:
     """Return as much of a comparison as a limit allows, the worst first; without means.
 
-    Sentences, warnings and facts are never left out, so it may be longer where these are very long.
+    Sentences, warnings and facts are never left out; if these are very long, the text exceeds the
+    limit.
 
     Args:
         judged: the comparison.
         limit: the largest size.
-        size_of: measures it.
+        size_of: returns the size of a text.
     """
     ordered = worst_first(judged).judgements
     ordered = tuple(sorted(ordered, key=lambda each: not each.decides))
@@ -52,11 +53,11 @@ def cut_md(judged: Judged, limit: int, size_of: Callable[[str], int]) -> str:
 
 
 def render_safe(judged: Judged, max_listed: int | None = None, *, aligned: bool = True) -> str:
-    """Return a comparison whose lines are no commands to GitHub's runner.
+    """Return a comparison as Markdown without lines that GitHub's runner takes for commands.
 
     Args:
         judged: the comparison.
-        max_listed: how many judgements are listed, from the first on; all if `None`.
+        max_listed: number of judgements listed, from the first on; all if `None`.
         aligned: see `render_document`.
     """
     text = render_document(judged_document(judged, max_listed), aligned=aligned)

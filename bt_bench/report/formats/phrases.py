@@ -1,4 +1,4 @@
-"""Say in a phrase what verdicts on one quantity have found: how much less, in how many cases."""
+"""Phrases that sum up the verdicts on a quantity: how much less, in how many cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.S
 _TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}
 _WITHOUT_FIGURE = (Verdict.INVALID, Verdict.MISSING)
 _SMALLEST_FACTOR = 1.1
-"""Nearer to 1 than that a change is told in percent."""
+"""A change by a smaller factor is given in percent."""
 
 
 def noun_of(series: Series) -> str:
@@ -58,7 +58,7 @@ def _count(count: int, total: int) -> str:
 
 
 def _size(members: Sequence[Judgement]) -> str:
-    """Return the range of changes: `8.7–12.3 ×`, or `2.1–4.0 %` where they are small."""
+    """Return the range of changes: `8.7–12.3 ×`, or `2.1–4.0 %` if the smallest is small."""
     ratios = [each.ratio for each in members if each.ratio]
     factors = sorted(max(ratio, 1 / ratio) for ratio in ratios)
     if not factors:
@@ -74,12 +74,12 @@ def _range(low: str, high: str) -> str:
 
 
 def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int) -> str:
-    """Return what one side takes more or less of than its base.
+    """Return a sentence on how much more or less one side takes than its base.
 
     Args:
-        name: of the side.
+        name: name of the side.
         judged: the verdicts on it, by quantity; none of them empty.
-        total: how many cases there are, those without a verdict included.
+        total: number of cases, with or without a verdict.
     """
     verdicts = {each.verdict for judgements in judged.values() for each in judgements}
     if verdicts == {Verdict.FASTER} and {*map(len, judged.values())} == {total}:
@@ -94,8 +94,8 @@ def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int
 def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
     """Yield a sentence for each operation and side on the primary times that were compared.
 
-    The largest operation comes first, as in the report of a run. The base is named where it is not
-    the same for all.
+    The largest operation comes first, as in the report of a run. The base is named unless it is the
+    same for all.
     """
     sides: dict[tuple[Operation, str, str], dict[Series, list[Judgement]]] = {}
     for each in sorted(judgements, key=lambda one: -one.operation.traits.rank):

@@ -1,7 +1,7 @@
-"""A comparison for the terminal: one screen that says who won; the rest with `--all`.
+"""A comparison for the terminal: one screen on who won; the rest with `--all`.
 
-First come sentences, then the worst verdicts, as many as fit. In the table of all verdicts the case
-and the sides have a line of their own, above their metrics, so that long names fit into 80 columns.
+First come sentences, then as many of the worst verdicts as fit. In the table of all verdicts, case
+and sides have a line of their own above their metrics: long names fit into 80 columns.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from bt_bench.report.formats.texts import (
 )
 
 _LARGE = 1 / 1.1
-"""A time that is at most so much of its base has a speed-up in place of a change."""
+"""A time of at most this share of its base is shown as a speed-up, not as a change."""
 
 _ADVISORY = "Advisory: the sides are of different runs, between which a host's speed changes."
 
 MAX_LISTED = 16
-"""How many verdicts the first screen lists."""
+"""Most verdicts that the first screen lists."""
 
 _UNITS = "times in µs; change, interval, margin and detection limit in percent of the base"
 
 
 def render_table(judged: Judged, whole: bool = False) -> str:
-    """The text that a file or a pipe gets; see `verdict_document`."""
+    """Return the text for a file or a pipe; see `verdict_document`."""
     return render_plain(verdict_document(judged, whole))
 
 
 def verdict_document(judged: Judged, whole: bool = False) -> Document:
-    """Return a comparison for a terminal.
+    """Build a comparison for a terminal.
 
     Args:
         judged: the comparison.
-        whole: list all verdicts by case, also what is the same, summarise each metric for itself,
-            and say how it was decided; else what fits one screen.
+        whole: list all verdicts by case, summarise each metric for itself, and give the rules of
+            decision; else only one screen.
     """
     title = f"{judged.title}: {judged.subject}" if judged.subject else judged.title
     document = _whole_document(judged) if whole else _brief_document(judged)
@@ -100,9 +100,9 @@ def _brief_document(judged: Judged) -> Document:
 def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
     """Return the verdicts to list, the worst first, alike ones together, and a tally of the rest.
 
-    Verdicts are alike that rest on no figure, and have the same sides, metric and reason. What is
-    INVALID or MISSING for one reason is listed once for all metrics and sides, such as where the
-    base has failed.
+    Verdicts are alike if they rest on no figure, and have the same sides, metric and reason.
+    INVALID or MISSING ones for one reason are listed once for all metrics and sides, for example if
+    the base has failed.
     """
     alike: dict[object, list[Judgement]] = {}
     for each in sorted(deciding, key=_badness):
@@ -120,9 +120,9 @@ def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
 
 
 def _badness(judgement: Judgement) -> tuple[int, bool, float]:
-    """Order by verdict; of one verdict, times come before counts, and the largest increase first.
+    """Return a sort key: by verdict, then times before counts, then the largest increase first.
 
-    So neither many counts nor many small changes keep a large slowdown off the first screen.
+    Thus neither many counts nor many small changes keep a large slowdown off the first screen.
     """
     # An increase from zero has no ratio, and comes before all that have one.
     change = -math.inf if judgement.ratio is None else -judgement.ratio
@@ -130,7 +130,7 @@ def _badness(judgement: Judgement) -> tuple[int, bool, float]:
 
 
 def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
-    """Return a table with a row for each verdict; sides that differ have a heading each."""
+    """Build a table with a row for each verdict; if sides differ, each has a heading."""
     has_limit = _is_open(listed)
     columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
@@ -153,7 +153,7 @@ def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
 def _caption(listed: Sequence[Sequence[Judgement]]) -> str:
     speed_ups = any(_is_speed_up(each) for members in listed for each in members)
     changes = "changes in percent, or speed-ups," if speed_ups else "changes in percent"
-    # So they do not follow from the two medians beside them.
+    # Such changes do not follow from the two medians beside them.
     paired = any(each.evidence and not each.advisory for members in listed for each in members)
     changes += " from pairs of rounds," * paired
     limit = ", and the smallest change that would have been detected" * _is_open(listed)
@@ -161,7 +161,7 @@ def _caption(listed: Sequence[Sequence[Judgement]]) -> str:
 
 
 def _is_speed_up(judgement: Judgement) -> bool:
-    """Tell whether a change is large enough to be read as a factor, as in the sentences."""
+    """Return whether a change is large enough to be shown as a factor, as in the sentences."""
     ratio, is_time = judgement.ratio, judgement.evidence is not None
     return is_time and judgement.verdict is Verdict.FASTER and 0 < (ratio or 0) <= _LARGE
 
@@ -188,7 +188,7 @@ def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
 
 
 def _few(names: Iterable[str]) -> str:
-    """Return up to two names, or the first and how many there are beside it."""
+    """Return up to two names, or the first and the number of others."""
     first, *others = names
     return f"{first} and {len(others)} more" if len(others) > 1 else ", ".join([first, *others])
 
@@ -196,12 +196,12 @@ def _few(names: Iterable[str]) -> str:
 def _summary_table(
     judgements: Sequence[Judgement], overall: Sequence[Overall], *, by_quantity: bool
 ) -> Table:
-    """Return a row for each metric of each operation and side, under a heading of these.
+    """Build a table with a row for each metric, under a heading for each operation and side.
 
     Args:
         judgements: the verdicts.
-        overall: means, by operation, metric and side; without any, there is no column of them.
-        by_quantity: of exploratory metrics, one row for each quantity.
+        overall: means, by operation, metric and side; without any, there is no column of means.
+        by_quantity: merge exploratory metrics into one row for each quantity.
     """
     means = {(each.operation, each.base, each.other, each.metric): each for each in overall}
     groups: dict[str, dict[str, list[Judgement]]] = {}
@@ -223,7 +223,7 @@ def _summary_table(
 
 
 def _quantity(metric: str) -> str:
-    """The quantity of a measured metric with a mark that it is one of several: `host_us/…`."""
+    """Return the quantity of a metric, marked if the metric is one of several: `host_us/…`."""
     quantity, slash, _ = metric.partition("/")
     return f"{quantity}/…" if slash and "+" not in metric else metric
 
@@ -240,7 +240,7 @@ def _summary_row(name: str, members: Sequence[Judgement], mean: Overall | None) 
 
 
 def verdicts_cell(members: Sequence[Judgement]) -> Cell:
-    """How many have which verdict, in the colour of the worst; of one or more judgements."""
+    """Return a tally of one or more judgements, in the colour of the worst."""
     worst = min(members, key=lambda each: WORST_FIRST.index(each.verdict))
     return Cell(tally(members), tone=TONES.get(worst.verdict))
 
@@ -281,7 +281,7 @@ def _sides(each: Judgement) -> str:
 
 
 def _all_sides(members: Sequence[Judgement]) -> str:
-    """Name the sides of verdicts that are alike: `fused, one_launch against baseline`."""
+    """Return the sides of verdicts that are alike: `fused, one_launch against baseline`."""
     others, bases = (
         ", ".join(dict.fromkeys(labels))
         for labels in zip(*((each.other, each.base) for each in members), strict=True)

@@ -24,9 +24,9 @@ TONES = {
     Verdict.INCONCLUSIVE: Tone.OPEN,
     Verdict.FASTER: Tone.GOOD,
 }
-"""What each verdict means for the reader."""
+"""The tone of each verdict; `SAME` has none."""
 
-_MOST_DECIMALS = 9  # two that agree in as many are equal, for all that matters
+_MOST_DECIMALS = 9  # numbers that agree in as many count as equal
 
 _FEWER_DIGITS_FROM = 8
 
@@ -35,28 +35,28 @@ _TIME_UNITS = ("us", "ms", "s")
 
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
-    """`one_line` with a cache, since the same labels and metrics recur in every judgement."""
+    """Return `one_line` of a text, cached: labels and metrics recur in every judgement."""
     return one_line(text)
 
 
 def verdict_text(judgement: Judgement) -> str:
-    """`SLOWER`, or `SLOWER (advisory)`."""
+    """Return `SLOWER`, or `SLOWER (advisory)`."""
     advisory = " (advisory)" if judgement.advisory else ""
     return f"{judgement.word}{advisory}"
 
 
 def cause_text(judgement: Judgement) -> str:
-    """The cause in words: `beyond margin`."""
+    """Return the cause in words: `beyond margin`."""
     return judgement.cause.value.replace("_", " ")
 
 
 def side_text(base: str, other: str) -> str:
-    """`fused against baseline`."""
+    """Return `fused against baseline`."""
     return f"{clean(other)} against {clean(base)}"
 
 
 def value_text(value: float | None, unit: str) -> str:
-    """A value without its unit; counts and bytes are whole numbers where they are whole."""
+    """Return a value without its unit; whole counts and bytes have no decimals."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if unit not in _TIME_UNITS and value == int(value):
@@ -65,7 +65,7 @@ def value_text(value: float | None, unit: str) -> str:
 
 
 def change_text(ratio: float | None, decimals: int = 1) -> str:
-    """A ratio as a change in percent: `+4.6`, `-3.0`, `0.0`."""
+    """Return a ratio as a change in percent: `+4.6`, `-3.0`, `0.0`."""
     if ratio is None or not math.isfinite(ratio):
         return ABSENT
     text = format_percent(100 * (ratio - 1), decimals)
@@ -73,7 +73,7 @@ def change_text(ratio: float | None, decimals: int = 1) -> str:
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = 1) -> str:
-    """An interval of ratios as one of changes in percent: `+3.2 to +6.0`."""
+    """Return an interval of ratios as changes in percent: `+3.2 to +6.0`."""
     if low is None or high is None:
         return ABSENT
     return f"{change_text(low, decimals)} to {change_text(high, decimals)}"
@@ -83,8 +83,8 @@ def interval_text(low: float | None, high: float | None, decimals: int = 1) -> s
 class RangeTexts:
     """The ends of an interval, the margin and the detection limit, in percent.
 
-    They have as many digits as it takes to see on which side of the margin each end lies, so the
-    verdict can be told from what is printed.
+    Their digits suffice to compare each end with the margin: the verdict follows from the printed
+    numbers.
     """
 
     low: str
@@ -94,12 +94,12 @@ class RangeTexts:
 
     @property
     def interval(self) -> str:
-        """Both ends."""
+        """Both ends of the interval."""
         return ABSENT if self.low == ABSENT else f"{self.low} to {self.high}"
 
 
 def range_texts(judgement: Judgement) -> RangeTexts:
-    """The numbers that a verdict rests on, as texts."""
+    """Return the numbers that a verdict rests on, as texts."""
     evidence, low, high = judgement.evidence, judgement.low, judgement.high
     if evidence is None or low is None or high is None:
         return RangeTexts(change_text(low), change_text(high), ABSENT, ABSENT)
@@ -119,7 +119,7 @@ def range_texts(judgement: Judgement) -> RangeTexts:
 
 
 def factor_texts(*factors: float) -> list[str]:
-    """Return factors with so many digits that a percent of the largest shows: `1.27`, `8.7`."""
+    """Return factors with enough digits to show one percent of the largest: `1.27`, `8.7`."""
     largest = max(factors)
     decimals = 2 if largest < _FEWER_DIGITS_FROM else 1 if largest < 100 else 0
     return [f"{factor:.{decimals}f}" for factor in factors]
@@ -127,9 +127,9 @@ def factor_texts(*factors: float) -> list[str]:
 
 @dataclass(frozen=True)
 class SpeedUpTexts:
-    """Hold a speed-up and its interval as text: `1.27`, and `1.24–1.31`.
+    """A speed-up and its interval as text: `1.27`, and `1.24–1.31`.
 
-    Both have as many digits as it takes to see on which side of the margin each end lies.
+    Their digits suffice to compare each end of the interval with the margin.
     """
 
     point: str
@@ -158,19 +158,19 @@ def speed_up_texts(judgement: Judgement) -> SpeedUpTexts:
 
 
 def _places(low: float, high: float, margin: float) -> tuple[bool, ...]:
-    """Tell where both ends of an interval lie beside those of the margin."""
+    """Compare both ends of an interval with both ends of the margin."""
     return low > margin, high < -margin, low >= -margin, high <= margin
 
 
 def limit_text(share: float) -> str:
-    """A detection limit in percent: `3.1`, or `>1000` if it is larger than matters."""
+    """Return a detection limit in percent: `3.1`, or `>1000` if it is too large to matter."""
     if share > MOST_TOLD:
         return f">{100 * MOST_TOLD:.0f}"
     return format_share(share).removesuffix(" %")
 
 
 def headline(judgement: Judgement) -> str:
-    """What was found, on one line: case, metric, sides, change and interval."""
+    """Return a finding on one line: case, metric, sides, change and interval."""
     sides = side_text(judgement.base, judgement.other)
     exploratory = " (exploratory)" if judgement.exploratory else ""
     found = f"{judgement.key} {judgement.metric}{exploratory}, {sides}"

@@ -1,4 +1,4 @@
-"""What `bt-bench profile` prints and writes."""
+"""The reports and files of `bt-bench profile`."""
 
 from __future__ import annotations
 

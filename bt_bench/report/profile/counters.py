@@ -84,10 +84,10 @@ _MORE_COLUMNS: tuple[_Column, ...] = (
 
 
 def counters_document(counters: Counters, *, whole: bool) -> Document:
-    """The kernels of a step by their counters.
+    """Build the report on the kernels of a step by their counters.
 
     Args:
-        counters: of all variants.
+        counters: counters of all variants.
         whole: show all kernels' stalls, and the figures that one screen has no room for.
     """
     sections: list[Section] = []
@@ -102,7 +102,7 @@ def counters_document(counters: Counters, *, whole: bool) -> Document:
 
 
 def counters_json(counters: Counters) -> dict[str, Any]:
-    """The counters, with what is derived from them, as a JSON document has them."""
+    """Return the counters and the figures derived from them, for a JSON document."""
     return counters.model_dump(mode="json") | {
         "required_bytes": counters.required_bytes,
         "not_available": [counter.traits.tool_name for counter in counters.absent()],
@@ -123,7 +123,7 @@ def counters_json(counters: Counters) -> dict[str, Any]:
 
 
 def counter_changes_document(changes: Sequence[CounterChange], before: str) -> Document:
-    """What changed since another profile."""
+    """Build the report on changes since another profile."""
     title = f"Against {before}"
     if not changes:
         return Document(title, ("No kernel and no figure of any has changed.",), ())
@@ -142,7 +142,7 @@ def counter_changes_document(changes: Sequence[CounterChange], before: str) -> D
 
 
 def counter_changes_json(changes: Sequence[CounterChange]) -> list[dict[str, Any]]:
-    """What changed, as a JSON document has it."""
+    """Return the changes for a JSON document."""
     return [asdict(change) for change in changes]
 
 
@@ -185,7 +185,7 @@ def _bytes_blocks(counters: Counters) -> Iterator[Block]:
 
 
 def _table(counters: Counters, columns: Sequence[_Column], *, limiters: bool = False) -> Table:
-    """A row per kernel under a heading per variant; columns that no kernel has are left out."""
+    """Build a table with a row per kernel under a heading per variant, without empty columns."""
     variants = [variant for variant in counters.variants if variant.kernels]
     all_rows = [row for variant in variants for row in counter_rows(variant)]
     kept = [column for column in columns if any(column[1](row) is not None for row in all_rows)]
@@ -206,7 +206,7 @@ def _cell(value: float | None, spell: Callable[[float], str]) -> Cell:
 
 
 def _heading(counters: Counters, variant: VariantCounters) -> str:
-    """All kernels of a variant together, against what the operation must move."""
+    """Return the totals of a variant's kernels, against the bytes that must move."""
     rows = counter_rows(variant)
     count = len(rows)
     parts = [f"{count} kernel{'s' * (count != 1)}"]
@@ -228,7 +228,7 @@ def _sum_us(rows: Sequence[CounterRow]) -> float | None:
 
 
 def _stalls(counters: Counters, *, whole: bool) -> Bullets:
-    """A line per kernel; of each variant only the longest one, unless all are wanted."""
+    """Return a line per kernel; only the longest one of each variant unless `whole`."""
     lines = []
     for variant in counters.variants:
         rows = counter_rows(variant)

@@ -1,4 +1,4 @@
-"""The calls of a step as a flame graph: a picture in which a frame is as wide as it takes time."""
+"""The calls of a step as a flame graph: the width of each frame is its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.results import HostFrame, HostProfile
 
 WIDTH = 1000
 LEAST_SHARE = 0.003
-"""Of the picture's width; narrower frames are left out."""
+"""Least share of the picture's width; narrower frames are left out."""
 
 _MARGIN = 12
 _INNER = WIDTH - 2 * _MARGIN
@@ -23,7 +23,7 @@ _FOOT = 30
 _FONT = 11
 _CHARACTER = 0.61 * _FONT  # the width of one in a monospaced font
 _PADDING = 4
-_FEWEST_CHARACTERS = 3  # of a text that is cut
+_FEWEST_CHARACTERS = 3  # of a cut text
 
 _Fill = Literal["python", "c", "rest"]
 _FILLS: dict[_Fill, str] = {"python": "#9ecae1", "c": "#fdd0a2", "rest": "#e3e3e3"}
@@ -31,16 +31,16 @@ _LEGEND: dict[_Fill, str] = {"python": "Python", "c": "C", "rest": "not explaine
 
 
 def flame_graph(profile: HostProfile, title: str) -> str:
-    """The calls of a step as an SVG of its own, with the step's call at the top.
+    """Return the calls of a step as a standalone SVG, with the step's call at the top.
 
     Below each frame are the functions that it calls, in the order of their first calls. A frame is
-    as wide as the function takes time with all that it calls. Texts on hovering have the names in
-    full, places, times and shares. Where the calls explain less than the step without a handler
-    takes, the rest is drawn beside them.
+    as wide as the time of its function with all callees. Tooltips have full names, places, times
+    and shares. If the calls explain less than the step takes without a handler, the rest is drawn
+    beside them.
 
     Args:
-        profile: of one step.
-        title: what is drawn.
+        profile: profile of one step.
+        title: title of the picture.
     """
     canvas = _Canvas(profile)
     x = float(_MARGIN)
@@ -57,7 +57,7 @@ def flame_graph(profile: HostProfile, title: str) -> str:
             f"<title>{escape(one_line(title))}</title>",
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             *_head(profile, title),
-            # The font of which a character's width is known.
+            # The font whose character width is known.
             f"<g font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
             f'font-size="{_FONT}">',
             *canvas.parts,
@@ -70,7 +70,7 @@ def flame_graph(profile: HostProfile, title: str) -> str:
 
 @dataclass
 class _Canvas:
-    """Draws frames, and counts those that are left out."""
+    """A canvas for frames, which counts those that are left out."""
 
     profile: HostProfile
     parts: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Canvas:
         self._whole_us = self.profile.whole_us
 
     def draw(self, frame: HostFrame, x: float, depth: int) -> float:
-        """Draws a frame with all that it calls; returns its width."""
+        """Draw a frame with all that it calls; return its width."""
         total_us = _total(frame)
         width = self._width(total_us)
         if width < LEAST_SHARE * _INNER:
@@ -106,7 +106,7 @@ class _Canvas:
         return width
 
     def draw_rest(self, time_us: float, x: float) -> None:
-        """Draws what the calls do not explain."""
+        """Draw the time that the calls do not explain."""
         width = self._width(time_us)
         if width >= LEAST_SHARE * _INNER:
             name = "not explained"
@@ -132,7 +132,7 @@ class _Canvas:
 
 
 def _head(profile: HostProfile, title: str) -> list[str]:
-    """The title, the step's time, and what the colours mean."""
+    """Return the title, the step's time, and a legend of the colours."""
     said = f"step of {profile.plain_us:.2f} µs without a handler"
     if profile.exceeds:
         said += f"; its calls add up to {-profile.unexplained_us:.2f} µs more"
@@ -168,7 +168,7 @@ def _note(canvas: _Canvas) -> str:
 
 
 def _fitting(name: str, width: float) -> str:
-    """What of a name fits: all of it, or its last part, or its begin; nothing in a narrow frame."""
+    """Return the part of a name that fits: all, its last component, that cut short, or nothing."""
     room = int((width - 2 * _PADDING) / _CHARACTER)
     name = one_line(name)
     for text in (name, name.rpartition(".")[2]):
@@ -178,7 +178,7 @@ def _fitting(name: str, width: float) -> str:
 
 
 def _total(frame: HostFrame) -> float:
-    """The sum of the medians, so that children fit into their parent."""
+    """Return the sum of the medians of a frame and its callees: they fit into their parent."""
     return frame.self_us + sum(map(_total, frame.children))
 
 

@@ -22,11 +22,11 @@ _IN_C = "C"
 
 
 def host_section(profile: HostProfile, title: str) -> Section:
-    """The functions that take most of a step's host time, and what they do not explain.
+    """Build a section on the functions that take most of a step's host time, and on the rest.
 
     Args:
-        profile: of one step.
-        title: of the section.
+        profile: profile of one step.
+        title: title of the section.
     """
     lead = _lead(profile)
     rows = host_rows(profile)
@@ -53,13 +53,13 @@ def host_section(profile: HostProfile, title: str) -> Section:
 def host_changes_section(
     before: HostProfile, after: HostProfile, title: str, *, whole: bool = False
 ) -> Section:
-    """What changed in the calls of a step between two profiles, the most telling change first.
+    """Build a section on changes in a step's calls between two profiles, most telling first.
 
     Args:
         before: the first profile.
         after: the second one.
-        title: of the section.
-        whole: show all changes, not only the first.
+        title: title of the section.
+        whole: show all changes, not only the first ones.
     """
     lead = (
         f"The host's time of a step was {before.plain_us:.2f} µs and is {after.plain_us:.2f} µs, "
@@ -86,7 +86,7 @@ def host_changes_section(
 
 
 def host_changes_json(changes: Sequence[HostChange]) -> list[dict[str, Any]]:
-    """The changes as a JSON document has them."""
+    """Return the changes for a JSON document."""
     return [
         {
             "kind": change.kind.value,
@@ -101,7 +101,7 @@ def host_changes_json(changes: Sequence[HostChange]) -> list[dict[str, Any]]:
 
 
 def place_of(file: str | None, line: int | None) -> str:
-    """Where a function is, such as `fusions.py:32`; `C` for a builtin."""
+    """Return the place of a function, such as `fusions.py:32`; `C` for a builtin."""
     if file is None:
         return _IN_C
     name = file.rpartition("/")[2]
@@ -161,7 +161,7 @@ def _sum_row(
     name: str, time_us: float, whole_us: float, note: str | None = None
 ) -> tuple[Cell, ...]:
     share = f"{format_percent(100 * time_us / whole_us)} %" if whole_us else ABSENT
-    # No row says -0.00.
+    # No row shows -0.00.
     time = f"{time_us:.2f}".replace("-0.00", "0.00")
     return Cell(name), Cell(""), Cell(""), Cell(time, note=note), Cell(""), Cell(share)
 

@@ -41,7 +41,7 @@ _COLUMNS: tuple[_Column, ...] = (
     ("chain", lambda _, code: str(len(code.dependent_loads))),
     ("waits", lambda _, code: str(len(code.waits))),
 )
-# Left out where no kernel has any, with a word for what there is not.
+# Columns that are left out if no kernel has any, each with a word for the absent thing.
 _RARE = {
     "spills": "spills",
     "shared": "shared memory",
@@ -54,11 +54,11 @@ _EMPTY = {"0", "0/0"}
 
 
 def kernels_document(census: StaticCensus, targets: Sequence[str], *, whole: bool) -> Document:
-    """The kernels of a census of code.
+    """Build the report on the kernels of a census with code.
 
     Args:
-        census: what was compiled.
-        targets: in the order in which they are shown.
+        census: the compiled kernels.
+        targets: the targets in display order.
         whole: show all targets, where each kernel is launched, and its signature.
     """
     cases, operations = (
@@ -81,7 +81,7 @@ def kernels_document(census: StaticCensus, targets: Sequence[str], *, whole: boo
 
 
 def kernels_json(census: StaticCensus, targets: Sequence[str]) -> list[dict[str, Any]]:
-    """All kernels, as a JSON document has them."""
+    """Return all kernels for a JSON document."""
     return [
         {
             "label": row.label,
@@ -95,7 +95,7 @@ def kernels_json(census: StaticCensus, targets: Sequence[str]) -> list[dict[str,
 
 
 def changes_document(changes: Sequence[KernelChange], before: str) -> Document:
-    """What changed since another profile."""
+    """Build the report on changes since another profile."""
     title = f"Against {before}"
     if not changes:
         return Document(title, ("No launch and no figure of any kernel has changed.",), ())
@@ -116,7 +116,7 @@ def changes_document(changes: Sequence[KernelChange], before: str) -> Document:
 
 
 def changes_json(changes: Sequence[KernelChange]) -> list[dict[str, Any]]:
-    """What changed, as a JSON document has it."""
+    """Return the changes for a JSON document."""
     return [asdict(change) for change in changes]
 
 
@@ -165,7 +165,7 @@ def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
 
 
 def _waits(rows: Sequence[tuple[KernelRow, KernelCode]]) -> Iterator[str]:
-    """A line for all kernels that wait for the same."""
+    """Yield a line for all kernels that wait for the same loads."""
     alike: dict[tuple[str, str], list[str]] = {}
     for row, code in rows:
         alike.setdefault((chain_as_text(code), waits_as_text(code)), []).append(row.label)
@@ -177,7 +177,7 @@ def _waits(rows: Sequence[tuple[KernelRow, KernelCode]]) -> Iterator[str]:
 
 
 def _shortened(labels: Sequence[str]) -> Iterator[str]:
-    """Labels of one name with the name only once: `a #1, #2`."""
+    """Yield labels without repeated names: `a #1, #2`."""
     before = ""
     for label in labels:
         name, _, number = label.partition(" #")
@@ -186,7 +186,7 @@ def _shortened(labels: Sequence[str]) -> Iterator[str]:
 
 
 def _by_target(census: StaticCensus, targets: Sequence[str]) -> Section:
-    """Registers, waits and spills of each kernel on each target."""
+    """Build a section with registers, waits and spills of each kernel on each target."""
     texts: dict[str, dict[str, str]] = {}
     for target in targets:
         for row in kernel_rows(census, target):

@@ -1,4 +1,4 @@
-"""A step as a picture: what the host and the device do, on one axis of time for all variants."""
+"""A step as a picture: host and device at work, on one axis of time for all variants."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bt_bench.report.profile.sentences import residual_error
 
 WIDTH = 1000
 LABEL_ROWS = 6
-"""Below a variant's operations; those whose names find no place have them only on hovering."""
+"""Rows of names below a variant's operations; other names are only in tooltips."""
 
 OVERLAPS_US = 0.1
-"""Operations that overlap by no more share a row: their times are medians, which do not add up."""
+"""Operations that overlap by no more share a row: medians of times do not add up exactly."""
 
 _MARGIN = 12
 _LEFT = 190  # of the axis; names and lanes are written before it
@@ -55,16 +55,16 @@ _DARK, _GREY, _LIGHT = "#222222", "#666666", "#e8e8e8"
 
 
 def lanes_svg(explained: Sequence[Explained], title: str) -> str:
-    """The steps of some variants as an SVG of its own, without what the profiler adds.
+    """Return the steps of some variants as a standalone SVG, without the profiler's overhead.
 
-    Each variant has a lane of the host and one of the device, below each other, and all variants
-    have the same axis of time. Arrows lead from a launching call to its operation; a dashed line is
-    where the step's call returns. At the right end is the whole step, as measured before any
-    profiler was loaded. Texts on hovering have the names in full, and all times.
+    Each variant has a lane of the host above one of the device, and all variants share the axis of
+    time. Arrows lead from a launching call to its operation; a dashed line marks the return of the
+    step's call. At the right end is the time of the whole step, measured before any profiler was
+    loaded. Tooltips have full names and all times.
 
     Args:
         explained: the steps, from top to bottom; readable with up to six.
-        title: what is drawn.
+        title: title of the picture.
     """
     axis = _Axis(explained)
     parts: list[str] = []
@@ -97,10 +97,10 @@ def lanes_svg(explained: Sequence[Explained], title: str) -> str:
 
 
 def free_rows(spans: Sequence[tuple[float, float]]) -> list[int]:
-    """A row for each span, from 0, so that spans of one row do not overlap; the first free one.
+    """Return the row of each span, from 0: the first row that has no overlapping span.
 
     Args:
-        spans: begin and end of each, in any order.
+        spans: start and end of each, in any order.
     """
     ends: list[float] = []
     rows = [0] * len(spans)
@@ -122,12 +122,12 @@ class _Axis:
         self._end_us = max([*ends, *(step.step_us for step in explained)], default=0.0)
 
     def x(self, time_us: float) -> float:
-        """Where a time lies; clocks that differ a little can make it lie before the call."""
+        """Return the x of a time, clamped: clocks that differ can put it before the call."""
         share = time_us / self._end_us if self._end_us > 0 else 0.0
         return _LEFT + (_RIGHT - _LEFT) * min(1.0, max(0.0, share))
 
     def drawn(self, top: float, bottom: float) -> Iterator[str]:
-        """Ticks, with lines across all variants."""
+        """Yield ticks, with lines across all variants."""
         for tick in self._ticks():
             x = self.x(tick)
             yield _line(x, top, x, bottom + 4, _LIGHT)
@@ -154,9 +154,9 @@ class _Band:
     """The two lanes of a variant.
 
     Args:
-        step: of the variant.
-        axis: of all variants.
-        top: of the band.
+        step: step of the variant.
+        axis: axis of all variants.
+        top: top of the band.
     """
 
     def __init__(self, step: Explained, axis: _Axis, top: float) -> None:
@@ -203,7 +203,7 @@ class _Band:
         self._bar(row, self._host_y, name, texts)
 
     def _operation(self, row: TimelineRow, y: float) -> bool:
-        """Draws an operation; whether its name has found a place inside."""
+        """Draw an operation; return whether its name fits inside."""
         name, length = one_line(row.name), f" {row.length_us:.1f}"
         _, width = self._place(row)
         room = int((width - 2 * _PADDING) / _CHARACTER) - len(length)
@@ -221,7 +221,7 @@ class _Band:
         self.parts.append(svg.tipped(self._tip(row, name), drawn))
 
     def _text_x(self, x: float, width: float, text: str) -> float:
-        """Where a bar's text begins: behind the dashed line if that would cross it."""
+        """Return the start of a bar's text: after the dashed line if that would cross the text."""
         long = len(text) * _CHARACTER
         returns = self._axis.x(self._returns_us)
         behind = returns + _PADDING
@@ -265,12 +265,12 @@ class _Band:
         )
 
     def _labels(self, placed: Sequence[tuple[TimelineRow, float]]) -> int:
-        """Names below the operations that they have no place in; returns how many rows they need.
+        """Draw names below the operations that lack room for them; return the rows needed.
 
-        From right to left: so a name goes below those behind it, and the line that leads to it
-        crosses none of them.
+        Names are placed from right to left: a name goes below those to its right, and the line that
+        leads to it crosses none of them.
         """
-        # What is free of each row ends where a name of it, or a line to a lower one, begins.
+        # The free part of each row ends where a name in it, or a line to a lower row, begins.
         free = [float(WIDTH - _MARGIN)] * LABEL_ROWS
         used = 0
         lines: list[str] = []
@@ -295,7 +295,7 @@ class _Band:
     def _free_place(
         self, row: TimelineRow, at: float, free: Sequence[float]
     ) -> tuple[int, float, str] | None:
-        """The row, begin and text of an operation's name, with as much of it as finds a place."""
+        """Return row, start and text of an operation's name, cut to fit; `None` if it cannot."""
         for characters in _LABEL_CHARACTERS:
             text = f"{svg.cut(one_line(row.name), characters)} {row.length_us:.1f}"
             width = len(text) * _CHARACTER + 2 * _PADDING
@@ -308,12 +308,12 @@ class _Band:
 
     @property
     def _returns_us(self) -> float:
-        """When the call returns; without the profiler's weight, as the rows are."""
+        """The time when the call returns, without the profiler's overhead, as in the rows."""
         waits = [row.start_us for row in self._step.rows if row.what is What.WAIT]
         return waits[-1] if waits else self._step.host_us
 
     def _end(self) -> None:
-        """Where the call returns, and the whole step."""
+        """Draw the return of the call, and the whole step."""
         step, returns = self._step, self._returns_us
         x = self._axis.x(returns)
         line = _line(
@@ -334,7 +334,7 @@ class _Band:
 
 
 def _head(title: str) -> list[str]:
-    """The title, and what colours and lines mean."""
+    """Return the title, and a legend of colours and lines."""
     room = int((WIDTH - 2 * _MARGIN) / 10)
     parts = [
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="{_DARK}">'
@@ -367,7 +367,7 @@ def _note(explained: Sequence[Explained], unnamed: int) -> str:
 
 
 def _two_lines(name: str, room: int) -> list[str]:
-    """A name in one line or in two, broken behind a separator if it has one that fits."""
+    """Split a name into one or two lines, after a separator if one fits."""
     if len(name) <= room:
         return [name]
     cuts = [place + 1 for place, character in enumerate(name[:room]) if character in "_.-/: "]
@@ -392,7 +392,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "
 
 
 def _mono(x: float, y: float, text: str) -> str:
-    # The font of which a character's width is known.
+    # The font whose character width is known.
     return (
         f'<text x="{x:.2f}" y="{y:g}" font-size="{_FONT}" fill="{_DARK}" '
         f"font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\">{escape(text)}</text>"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bt_bench.analysis.profile import Explained, What, read_step
 from bt_bench.base import ABSENT, format_percent
 
-LEAST_US = 0.05  # that is spoken of: less is printed as 0.0
+LEAST_US = 0.05  # smallest time that is mentioned: less is printed as 0.0
 
 
 def sentences(step: Explained) -> tuple[str, ...]:
-    """The step in sentences: what binds, the host, the GPU, and the floor."""
+    """Return the step in sentences: the binding side, the host, the GPU, and the floor."""
     if not step.launches and not step.busy_us:
         return (f"The step takes {us(step.step_us)}, all of it on the host: it launches nothing.",)
     return (_binds(step), _of_host(step), _of_device(step), _of_floor(step))
@@ -25,7 +25,7 @@ def _binds(step: Explained) -> str:
 
 
 def _of_host(step: Explained) -> str:
-    """The overhead of launches, and the host's own code."""
+    """Return a sentence on the overhead of launches, and the host's own code."""
     others = (
         f", and other calls of CUDA take {us(step.other_calls_us)}"
         if step.other_calls_us >= LEAST_US
@@ -39,7 +39,7 @@ def _of_host(step: Explained) -> str:
 
 
 def _of_device(step: Explained) -> str:
-    """The GPU's work, how much of it is hidden, and what follows the return."""
+    """Return a sentence on the GPU's work, its hidden part, and the time after the return."""
     reading = read_step(step)
     hidden = f"{us(step.hidden_us)} of that"
     if step.hidden_us < LEAST_US:
@@ -61,7 +61,7 @@ def _of_device(step: Explained) -> str:
 
 
 def _of_floor(step: Explained) -> str:
-    """The least that a step which launches something takes."""
+    """Return a sentence on the least time of a step that launches something."""
     spare_us = read_step(step).spare_us
     floor = f"The floor, an empty launch and the wait for it, is {us(step.floor_us)}"
     if spare_us < LEAST_US:
@@ -70,21 +70,21 @@ def _of_floor(step: Explained) -> str:
 
 
 def us(value: float) -> str:
-    """A time with its unit."""
+    """Return a time with its unit."""
     return f"{unsigned_zero(value, 1)} µs"
 
 
 def percent(part: float, whole: float) -> str:
-    """A part as a share of the whole."""
+    """Return a part as a share of the whole, in percent."""
     return f"{format_percent(100 * part / whole)} %" if whole > 0 else ABSENT
 
 
 def unsigned_zero(value: float, digits: int = 2) -> str:
-    """A number that is never printed as -0.00."""
+    """Return a number as text, never as -0.00."""
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 
 def residual_error(step: Explained) -> str:
-    """Half the 95 % interval of what is not explained, to stand behind it; empty if not known."""
+    """Return half the 95 % interval of the residual, to stand after it; empty if unknown."""
     return "" if step.error_us is None else f"± {step.error_us:.2f}"

@@ -1,4 +1,4 @@
-"""The report on what changed in a step."""
+"""The report on changes in a step."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MOST_ROWS = 12
 def step_changes_section(
     before: Explained, after: Explained, title: str, *, whole: bool = False
 ) -> Section:
-    """What changed in a step between two timelines, the largest change first.
+    """Build a section on changes in a step between two timelines, the most telling first.
 
     Args:
         before: the step in the first timeline.
-        after: in the second one.
-        title: of the section.
-        whole: show all changes, not only the first.
+        after: the step in the second one.
+        title: title of the section.
+        whole: show all changes, not only the first ones.
     """
     lead = (
         f"The step took {_with_spread(before)} µs and takes {_with_spread(after)} µs; until its "
@@ -40,7 +40,7 @@ def step_changes_section(
 
 
 def step_changes_json(changes: Sequence[StepChange]) -> list[dict[str, Any]]:
-    """The changes as a JSON document has them."""
+    """Return the changes for a JSON document."""
     return [
         {
             "kind": change.kind.value,
@@ -69,7 +69,7 @@ def _row(change: StepChange) -> tuple[Cell, ...]:
 
 
 def _name(change: StepChange) -> str:
-    """The row with what tells it from others of its name: a step has many launches."""
+    """Return a row's name with its neighbour, if known: a step has many launches."""
     row = change.row
     if change.next_to is None:
         return row.name

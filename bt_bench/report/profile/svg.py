@@ -1,4 +1,4 @@
-"""Elements of pictures, as text. Names and tips are escaped; colours and attributes are ours."""
+"""Elements of pictures, as text. Names and tips are escaped; colours and attributes are trusted."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def text(
     size: int | None = None,
     bold: bool = False,
 ) -> str:
-    """A line of text; what is not given is as around it.
+    """Return a line of text; style that is not given is inherited.
 
     Args:
-        x: of its begin, or of what `anchor` says.
-        y: of its baseline.
+        x: position of its start, or of the point that `anchor` names.
+        y: position of its baseline.
         content: the text.
-        colour: of the text.
+        colour: colour of the text.
         anchor: `middle` or `end`.
-        size: of the font.
-        bold: whether it is.
+        size: size of the font.
+        bold: whether the text is bold.
     """
     given = {"font-size": size, "text-anchor": anchor, "font-weight": "bold" if bold else None}
     more = "".join(f' {name}="{value}"' for name, value in given.items() if value is not None)
@@ -36,10 +36,10 @@ def text(
 
 
 def cut(content: str, room: int) -> str:
-    """A text of that many characters at most; its end is left out if it is longer."""
+    """Return a text of at most `room` characters; the end of a longer one is left out."""
     return content if len(content) <= room else f"{content[: room - 1]}…"
 
 
 def tipped(tip: str, drawn: str) -> str:
-    """What is drawn, with a text on hovering."""
+    """Return a drawing with a tooltip."""
     return f"<g><title>{escape(one_line(tip))}</title>{drawn}</g>"

@@ -36,18 +36,18 @@ _CODE_HELP = {
 
 
 def explained_steps(timeline: Timeline) -> dict[str, Explained]:
-    """The variants whose steps could be explained, by name."""
+    """Return the steps that could be explained, by variant name."""
     found = ((variant.name, explain(timeline, variant)) for variant in timeline.variants)
     return {name: step for name, step in found if step is not None}
 
 
 def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
-    """Where the time of a step goes, for each variant.
+    """Build the report on where the time of a step goes, for each variant.
 
     Args:
-        timeline: what was traced.
-        whole: the rows of all variants, with all of their moments, and the host's calls; else one
-            screen.
+        timeline: the traced steps.
+        whole: show the rows of all variants, with all of their moments, and the host's calls; else
+            one screen.
     """
     steps = explained_steps(timeline)
     single = len(steps) == 1
@@ -66,7 +66,7 @@ def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
-    """The steps as a JSON document has them: rows in µs, without what the profiler adds."""
+    """Return the steps for a JSON document: rows in µs, without the profiler's overhead."""
     steps = explained_steps(timeline)
     return {
         "config": timeline.config,
@@ -99,7 +99,7 @@ def _variant_json(variant: VariantTimeline, step: Explained | None) -> dict[str,
 
 
 def title_of(timeline: Timeline) -> str:
-    """What was traced, for titles."""
+    """Return the name of the traced step, for titles."""
     place = (
         ""
         if timeline.num_steps == 1
@@ -141,7 +141,7 @@ def _lead(timeline: Timeline, steps: dict[str, Explained]) -> Iterator[Block]:
 
 
 def _notes(timeline: Timeline) -> Iterator[str]:
-    """What a reader has to know before the figures are believed."""
+    """Yield caveats about the figures."""
     left_out = {
         variant.name: (traced.left_out, traced.left_out + len(traced.host_us))
         for variant in timeline.variants
@@ -210,7 +210,7 @@ def _row(step: Explained, row: TimelineRow, *, whole: bool) -> tuple[Cell, ...]:
 
 
 def _bar(row: TimelineRow, whole_us: float) -> str:
-    """Where the row lies in the step: at least one mark."""
+    """Return a bar that shows the row's place in the step, with at least one mark."""
     width = _bar_width(whole_us)
     if whole_us <= 0:
         return _NO_BAR * width
@@ -221,15 +221,15 @@ def _bar(row: TimelineRow, whole_us: float) -> str:
 
 
 def _bar_width(whole_us: float) -> int:
-    """Each digit beyond three makes the numbers of a row wider by four characters together."""
+    """Return the width of bars: each digit beyond three costs a row four characters."""
     digits = len(str(int(whole_us)))
     return max(LEAST_BAR_WIDTH, BAR_WIDTH - 4 * max(0, digits - 3))
 
 
 def _cut(name: str, moved: str) -> str:
-    """A long name with its end left out, which for kernels is the least telling part.
+    """Cut the end off a long name, for kernels the least telling part.
 
-    What was moved is kept: by that it is seen to be a copy.
+    The moved bytes are kept: they show that it is a copy.
     """
     name = name.removeprefix("copy ") if moved else name
     longest = MOST_CHARACTERS - len(moved)
@@ -285,7 +285,7 @@ def _summary_row(step: Explained) -> tuple[Cell, ...]:
 
 
 def _residual(step: Explained) -> str:
-    """What is not explained, with its error."""
+    """Return the unexplained time with its error."""
     if step.residual_us is None:
         return ABSENT
     return f"{unsigned_zero(step.residual_us)} {residual_error(step)}".rstrip()

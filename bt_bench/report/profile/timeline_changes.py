@@ -1,4 +1,4 @@
-"""The report on what changed between two timelines."""
+"""The report on changes between two timelines."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bt_bench.results import HostProfile, Timeline
 def timeline_changes_document(
     before: Timeline, after: Timeline, label: str, *, whole: bool = False
 ) -> Document:
-    """What changed between two timelines, of all variants that both have.
+    """Build the report on changes between two timelines, for all variants that both have.
 
     Args:
         before: the first timeline.
         after: the second one.
-        label: of the first one.
-        whole: all changes, not one screen.
+        label: label of the first one.
+        whole: show all changes, not one screen.
 
     Raises:
         NotComparableError: if they are not of the same step.
@@ -46,7 +46,7 @@ def timeline_changes_document(
 
 
 def timeline_changes_json(before: Timeline, after: Timeline, label: str) -> dict[str, Any]:
-    """What changed, as a JSON document has it; see `timeline_changes_document`."""
+    """Return the changes for a JSON document; see `timeline_changes_document`."""
     found = {}
     for name, old, new in _pairs(before, after, label):
         hosts = _hosts(before, after, name)

@@ -1,6 +1,6 @@
 """A timeline in Chrome's trace event format, which Perfetto opens (https://ui.perfetto.dev).
 
-The format is described in Google's "Trace Event Format". Slices of a thread must nest there, so
+The format is described in Google's "Trace Event Format". Slices of a thread must nest, so
 operations that overlap are put into threads of their own.
 """
 
@@ -25,10 +25,10 @@ from bt_bench.results import (
 
 STEPS = 3
 GAP_NS = 20_000
-"""Between the end of a step and the begin of the next."""
+"""Time between the end of a step and the start of the next."""
 
 NEAR_SHARE = 0.2
-"""Of a variant's samples: those nearest to the median, which the steps are chosen among."""
+"""Share of a variant's samples, nearest to the median, that steps are chosen from."""
 
 _WAIT = "wait for the device"
 _FLOW = "launch"
@@ -47,19 +47,19 @@ _PER_KIND = 1000
 
 
 def trace_events(timeline: Timeline, steps: int = STEPS) -> dict[str, Any]:
-    """A few steps of each variant as a trace, one process per variant.
+    """Return a few steps of each variant as a trace, one process per variant.
 
-    All times are those of steps in which calls and operations were recorded. A variant without such
-    steps is left out. A step of a variant has at most 3 events, one more for each call of the CUDA
-    API, 2 for each call that enqueues something, and 3 for each operation; the process and each of
-    its threads have 2 more, once.
+    All times are from steps whose calls and operations were recorded; a variant without such steps
+    is left out. A step of a variant has at most 3 events, plus 1 for each call of the CUDA API, 2
+    for each call that enqueues something, and 3 for each operation. The process and each of its
+    threads have 2 more, once.
 
     Args:
-        timeline: of a case's step.
-        steps: samples of each variant, or as many as it has.
+        timeline: timeline of a case's step.
+        steps: number of samples of each variant; fewer if it has fewer.
 
     Raises:
-        ValueError: if that is not a positive number.
+        ValueError: if `steps` is not positive.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
@@ -100,12 +100,12 @@ def trace_events(timeline: Timeline, steps: int = STEPS) -> dict[str, Any]:
 
 
 def trace_json(timeline: Timeline) -> str:
-    """The trace of `trace_events` as a JSON text in one line, in ASCII."""
+    """Return the trace of `trace_events` as a JSON text in one line, in ASCII."""
     return json.dumps(trace_events(timeline), separators=(",", ":")) + "\n"
 
 
 def _near_median(samples: Sequence[float], number: int) -> list[int]:
-    """Places of samples near the median, in order and spread evenly over those."""
+    """Return the places of samples near the median, in order and evenly spread."""
     middle = median(samples)
     nearest = sorted(range(len(samples)), key=lambda place: abs(samples[place] - middle))
     if number == 1:
@@ -122,7 +122,7 @@ class _Process:
 
     Args:
         pid: number of the process, from 1.
-        variant: whose steps they are.
+        variant: the variant of the steps.
         traced: its steps with calls and operations.
         samples: places of the steps that are shown.
         flows: numbers of the arrows, which all processes share.
@@ -137,11 +137,11 @@ class _Process:
     _slices: list[_Event] = field(default_factory=list)
 
     def has(self, place: int) -> bool:
-        """Whether the variant has as many steps."""
+        """Return whether the variant has a step at that place."""
         return place < len(self.samples)
 
     def extent_ns(self, place: int) -> tuple[int, int]:
-        """The first and the last moment of a step, from its call."""
+        """Return the first and the last moment of a step in ns, from its call."""
         sample = self.samples[place]
         moments = [0.0, self.traced.step_us[sample], self.traced.host_us[sample]]
         for operation in self.traced.operations:
@@ -155,7 +155,7 @@ class _Process:
         return _ns(min(moments)), _ns(max(moments))
 
     def events(self) -> Iterator[_Event]:
-        """What the process and its threads are called, and all slices and arrows."""
+        """Yield the names of the process and of its threads, then all slices and arrows."""
         names = {"process_name": {"name": self.variant.name}}
         yield from self._metadata({**names, "process_sort_index": {"sort_index": self.pid}})
         for kind, row in sorted(self._threads):
@@ -168,11 +168,11 @@ class _Process:
         yield from self._slices
 
     def add_step(self, place: int, begin_ns: int) -> None:
-        """Adds the slices and arrows of a step.
+        """Add the slices and arrows of a step.
 
         Args:
-            place: among the steps that are shown.
-            begin_ns: of the step, in the trace.
+            place: index among the steps that are shown.
+            begin_ns: start of the step in the trace.
         """
         sample = self.samples[place]
         calls = self._add_host(sample, begin_ns)
@@ -183,7 +183,7 @@ class _Process:
                 self._add_flow(begin_ns + call_start, call.operation, starts)
 
     def _add_host(self, sample: int, begin_ns: int) -> list[tuple[int, int]]:
-        """The call of the step and what follows it; returns begin and end of each CUDA call."""
+        """Add the step's call and the wait after it; return start and end of each CUDA call."""
         host, step = _ns(self.traced.host_us[sample]), _ns(self.traced.step_us[sample])
         step = max(host, step)
         thread = self._thread(_HOST)
@@ -212,10 +212,10 @@ class _Process:
         return calls
 
     def _within(self, sample: int, host: int, step: int) -> list[tuple[int, int]]:
-        """Begin and end of each CUDA call, each within the step's call or within the wait.
+        """Return start and end of each CUDA call, clamped to the step's call or to the wait.
 
-        The records have another clock than the step, and so a call can seem to reach a little over
-        the end of what it belongs to.
+        The records have another clock than the step: a call can seem to end a little after the
+        slice that it belongs to.
         """
         found = []
         at = 0
@@ -232,7 +232,7 @@ class _Process:
         return found
 
     def _add_device(self, sample: int, begin_ns: int) -> list[tuple[int, int, int]]:
-        """The operations and the range around them; returns thread, begin and end of each."""
+        """Add the operations and the range around them; return thread, start and end of each."""
         operations = self.traced.operations
         spans = [(_ns(o.start_us[sample]), _ns(o.end_us[sample])) for o in operations]
         spans = [(start, max(start, end)) for start, end in spans]
@@ -255,7 +255,7 @@ class _Process:
         return found
 
     def _add_buffer(self, sample: int, begin_ns: int) -> None:
-        """From when a command was queued until it began, with when its buffer was submitted."""
+        """Add the phases of each command before its start: queued, and submitted if known."""
         known = [
             (operation, moments)
             for operation in self.traced.operations
@@ -318,7 +318,7 @@ class _Process:
 def _operation_args(
     operation: DeviceOperation, sample: int, launched_us: float | None
 ) -> dict[str, Any]:
-    """What is known of an operation beside its begin and end."""
+    """Return the known facts on an operation besides its start and end."""
     start = operation.start_us[sample]
     found = {
         "moved_bytes": operation.moved_bytes,
@@ -330,7 +330,7 @@ def _operation_args(
 
 
 def _moments(operation: DeviceOperation, sample: int) -> list[int] | None:
-    """When a command was queued, submitted if that is known, and begun; in this order."""
+    """Return when a command was queued, submitted (if known) and begun, in ns, if known at all."""
     if operation.queued_us is None:
         return None
     start = _ns(operation.start_us[sample])
@@ -341,5 +341,5 @@ def _moments(operation: DeviceOperation, sample: int) -> list[int] | None:
 
 
 def _ns(time_us: float) -> int:
-    # Whole ns, which the records are in: so begins and ends stay equal where they are.
+    # Whole ns, the unit of the records: equal starts and ends stay equal.
     return round(time_us * 1e3)

@@ -1,4 +1,4 @@
-"""How to read the report of a run."""
+"""The section of a run's report on how to read it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADVICE = (
 
 
 def advice(arms: Arms) -> Section:
-    """What the figures mean and what they do not mean."""
+    """Build the section on the meaning and the limits of the figures."""
     files = ", ".join(f"{arm.result.variant.name}.json" for arm in arms.all)
     return Section(
         "How to read this",

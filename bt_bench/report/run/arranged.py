@@ -53,7 +53,7 @@ class Arm:
     cases: dict[CaseId, CaseResult]
 
     def ok_case(self, case_id: CaseId) -> CaseResult | None:
-        """The case if it is `ok`, else `None`."""
+        """Return the case if it is `ok`, else `None`."""
         case = self.cases.get(case_id)
         return case if case is not None and case.status is Status.OK else None
 
@@ -62,8 +62,8 @@ class Arm:
 class Arms:
     """All variants of a run, and all cases that any of them has, in the order of the files.
 
-    `judged` has the verdicts on all others, also on those that are not selected; `None` where
-    there is only one variant. `selected` says what was selected, if that is not all.
+    `judged` has the verdicts on all other variants, selected or not; it is `None` if there is only
+    one variant. `selected` describes the selection of cases; `None` if all are shown.
     """
 
     baseline: Arm
@@ -78,13 +78,13 @@ class Arms:
         return {(each.other, each.key, each.metric): each for each in judgements}
 
     def judgement(self, other: Arm, case_id: CaseId, series: Series) -> Judgement | None:
-        """The verdict on a series of an arm; `None` where a side lacks or failed the case."""
+        """Return the verdict on a series of an arm; `None` if a side lacks or failed the case."""
         if self.baseline.ok_case(case_id) is None or other.ok_case(case_id) is None:
             return None
         return self.judgement_on(other, case_id, metric_of(series).name)
 
     def judgement_on(self, other: Arm, case_id: CaseId, metric: str) -> Judgement | None:
-        """The verdict on a metric of an arm, whatever the case's status; `None` without one."""
+        """Return the verdict on a metric of an arm, whatever the case's status; else `None`."""
         return self._judgements.get((other.name, case_id.key, metric))
 
     @property
@@ -94,20 +94,20 @@ class Arms:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether nothing was measured on a GPU."""
+        """Return whether nothing was measured on a GPU."""
         return all(arm.result.environment.device == "cpu" for arm in self.all)
 
     def cases_of(self, operation: Operation) -> list[CaseId]:
-        """Cases of one operation."""
+        """Return the cases of one operation."""
         return [case_id for case_id in self.case_ids if case_id.operation == operation]
 
 
 def arrange(results: Sequence[VariantResult], selection: Selection = EVERYTHING) -> Arms:
-    """Sorts results into the baseline arm and the others.
+    """Sort results into the baseline arm and the others.
 
     Args:
-        results: of the run's variants.
-        selection: what is shown of them. Verdicts do not depend on it.
+        results: results of the run's variants.
+        selection: the part to show. Verdicts do not depend on it.
 
     Raises:
         UsageError: for a selection that matches nothing.
@@ -135,14 +135,14 @@ def _only(arm: Arm, shown: Collection[CaseId]) -> Arm:
 
 
 def primary_series(arms: Arms, operation: Operation) -> list[Series]:
-    """The series that an operation is decided by where it ran; not each of them is measured."""
+    """Return the series that decide an operation on the run's device, measured or not."""
     device: DeviceKind = "cpu" if arms.on_cpu else "cuda"
     found = map(series_of, Quantity)
     return [series for series in found if metric_of(series).is_primary(operation, device)]
 
 
 def is_resolved(arms: Arms, operation: Operation, series: Series) -> bool:
-    """Whether any variant was found to differ in any case, or cannot be believed."""
+    """Return whether any variant has a verdict other than SAME or INCONCLUSIVE in any case."""
     found = (
         arms.judgement(other, case_id, series)
         for case_id in arms.cases_of(operation)
@@ -152,7 +152,7 @@ def is_resolved(arms: Arms, operation: Operation, series: Series) -> bool:
 
 
 def row_title(arms: Arms, other: Arm, case_id: CaseId) -> str:
-    """Name of a row of changes; includes the variant if there are several."""
+    """Return the name of a row of changes, with the variant if there are several."""
     return f"{case_id.case} · {other.name}" if len(arms.others) > 1 else case_id.case
 
 

@@ -46,7 +46,7 @@ from bt_bench.report.run.work import work_text
 from bt_bench.results import Series, Status, VariantResult, metric_of, operations_of
 
 MAX_FAILURES = 5
-"""How many kinds of failures are listed."""
+"""Most kinds of failures that are listed."""
 
 _LONGEST_MESSAGE = 240
 
@@ -56,12 +56,12 @@ def brief_document(
     planned_cases: int | None = None,
     selection: Selection = EVERYTHING,
 ) -> Document:
-    """What was checked and measured, and per operation the table that matters.
+    """Build the brief report: the checks, the measurements, and the main table per operation.
 
     Args:
-        results: of the run's variants.
+        results: results of the run's variants.
         planned_cases: number of cases of a complete sweep, to show how far it is.
-        selection: what is shown of them.
+        selection: the part to show.
 
     Raises:
         UsageError: without results, and for a selection that matches nothing.
@@ -77,7 +77,7 @@ def brief_document(
     ]
     sections = [*_summaries(arms, operations), *sections]
     failures = tuple(_failure_texts(arms))
-    if failures:  # first, since all else is less than it seems
+    if failures:  # first: they limit everything below
         sections.insert(0, Section("Not every case is ok", (Bullets(failures),)))
     this_run = (*_missed(arms), *measured_on(results), *brief_facts(arms))
     sections.append(Section("This run", this_run))
@@ -93,7 +93,7 @@ def brief_document(
 
 
 def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]:
-    """Yield who is fastest, and by how much."""
+    """Yield a section per operation on who is fastest, and by how much."""
     for operation in operations:
         sentences = tuple(headlines(arms, operation, _tabled(arms, operation)))
         if sentences:
@@ -104,7 +104,7 @@ def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]
 
 
 def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
-    """Return what was run on what, and whether the results are right."""
+    """Return the title: config, cases, machine, and whether the results are right."""
     cases = len({case_id.case for case_id in arms.case_ids})
     environment = arms.baseline.result.environment
     where = "without a GPU" if arms.on_cpu else machine_text(environment)
@@ -128,7 +128,7 @@ def _missed(arms: Arms) -> Iterator[str]:
 
 
 def _failure_texts(arms: Arms) -> Iterator[str]:
-    """A line per variant and reason, since a variant often fails all cases alike."""
+    """Yield a line per variant and reason, since a variant often fails all cases alike."""
     alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
     for failure in failures_of(arms):
         why = "" if failure.reason is None else failure.reason.message
@@ -181,9 +181,9 @@ def _taken(arms: Arms, operation: Operation) -> list[Series]:
 
 
 def _tabled(arms: Arms, operation: Operation) -> list[Series]:
-    """Return those that have a table.
+    """Return the primary quantities that have a table.
 
-    Without a GPU nothing but staging is timed: where it tells nothing apart, it needs none.
+    Without a GPU only staging is timed, which has a table only if a difference is resolved.
     """
     return [
         series
@@ -205,7 +205,7 @@ def _caption(arms: Arms, operation: Operation, tabled: Sequence[Series]) -> str:
 
 
 def _which(arms: Arms, operation: Operation, fits: bool, rest: str) -> str:
-    """Begins a caption with which cases are shown, if not all."""
+    """Return a caption that begins with the shown cases, if these are not all."""
     if fits:
         return f"{rest[0].upper()}{rest[1:]}"
     return f"The {NUM_WORST} worst of {len(arms.cases_of(operation))} cases, {rest}"
@@ -234,7 +234,7 @@ def _times(arms: Arms, operation: Operation, series: Series) -> list[float]:
 
 
 def _also(arms: Arms, operation: Operation, taken: Sequence[Series]) -> Iterator[str]:
-    """What got worse by a metric that has no table here."""
+    """Yield a sentence on slower and invalid verdicts by metrics that have no table here."""
     shown = {LAUNCHES, WHOLE_CASE.name, *(metric_of(series).name for series in taken)}
     worse: dict[str, list[Judgement]] = {}
     for each in judgements_of(arms, operation):

@@ -17,20 +17,20 @@ from bt_bench.report.run.headlines import MAX_OTHERS, metric_noun
 from bt_bench.results import Direction, Series, metric_named, metric_of
 
 MAX_ROWS = 20
-"""As many rows of cases are on a screen; of more cases only the worst are shown."""
+"""Most rows of cases on a screen; if there are more, only the worst cases are shown."""
 
 NUM_WORST = 3
-"""How many of more cases are shown for each metric."""
+"""Number of worst cases that are shown for each metric if not all fit."""
 
 LAUNCHES = "launches"
-_MOST_WITH_POINTS = 2  # other variants, of which each has a speed-up beside its interval
+_MOST_WITH_POINTS = 2  # other variants with a speed-up beside each interval
 
 _MARKS = {Verdict.SAME: " =", Verdict.INCONCLUSIVE: " ?"}
 MARKS = "= the same, within the margin; ? undecided, the interval extends beyond it"
 
 
 def all_cases_fit(arms: Arms, operation: Operation, num_metrics: int) -> bool:
-    """Whether there are few enough cases to show all of them, and variants for a column each."""
+    """Return whether all cases fit a screen, with a column for each variant."""
     return (
         len(arms.others) <= MAX_OTHERS
         and len(arms.cases_of(operation)) * max(1, num_metrics) <= MAX_ROWS
@@ -38,20 +38,20 @@ def all_cases_fit(arms: Arms, operation: Operation, num_metrics: int) -> bool:
 
 
 def judgements_of(arms: Arms, operation: Operation) -> list[Judgement]:
-    """The verdicts on the cases and variants that are shown."""
+    """Return the verdicts on the cases and variants that are shown."""
     shown = {(other.name, case_id.key) for other in arms.others for case_id in arms.case_ids}
     judged = arms.judged.judgements if arms.judged else ()
     return [e for e in judged if e.operation == operation and (e.other, e.key) in shown]
 
 
 def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: bool) -> Table:
-    """Return the time of the baseline and the speed-ups of the others, by quantity and case.
+    """Build a table of the baseline's times and the others' speed-ups, by quantity and case.
 
     Args:
-        arms: of the run.
-        operation: which cases.
+        arms: arms of the run.
+        operation: operation of the cases.
         shown: the quantities.
-        fits: show all cases, else the worst.
+        fits: show all cases, else only the worst.
     """
     base, others = arms.baseline, arms.others
     columns = ["Case", *(arm.name for arm in arms.all)]
@@ -73,7 +73,7 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
 
 
 def launch_table(arms: Arms, operation: Operation, fits: bool) -> Table:
-    """Per case and variant, how many launches a step has."""
+    """Build a table of launches per step, by case and variant."""
     rows = tuple(
         (Cell(case_id.case), *(_launches(arms, arm, case_id) for arm in arms.all))
         for case_id in _cases(arms, operation, LAUNCHES, fits)
@@ -82,7 +82,7 @@ def launch_table(arms: Arms, operation: Operation, fits: bool) -> Table:
 
 
 def launch_text(arms: Arms, operation: Operation) -> str:
-    """The launches of each variant over all cases, in a sentence; empty where none was counted."""
+    """Return a sentence on the launches of each variant over all cases; empty without counts."""
     found = []
     for arm in arms.all:
         cases = (arm.ok_case(case_id) for case_id in arms.cases_of(operation))
@@ -94,7 +94,7 @@ def launch_text(arms: Arms, operation: Operation) -> str:
 
 
 def spread_table(arms: Arms, operation: Operation, names: Sequence[str]) -> Table:
-    """Per metric and variant the verdicts over all cases, and the best, median and worst change."""
+    """Build a table of verdicts and best, median and worst change, by metric and variant."""
     judged = judgements_of(arms, operation)
     rows: list[tuple[Cell, ...] | Heading] = []
     for name in names:
@@ -124,7 +124,7 @@ def _spread(name: str, members: Sequence[Judgement]) -> Iterator[Cell]:
 
 
 def _cases(arms: Arms, operation: Operation, metric: str, fits: bool) -> list[CaseId]:
-    """All cases, or those whose verdicts on a metric are the worst, in the order of the config."""
+    """Return all cases, or those with the worst verdicts on a metric, in the config's order."""
     cases = arms.cases_of(operation)
     if fits or arms.judged is None:
         return cases if fits else cases[:NUM_WORST]
@@ -140,9 +140,9 @@ def _time(arm: Arm, case_id: CaseId, series: Series) -> Cell:
 
 
 def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns: int) -> Cell:
-    """A speed-up with its interval, or the interval alone where there are many columns.
+    """Return a speed-up with its interval, or the interval alone if there are many columns.
 
-    A mark has the verdict, unless the interval shows it; see `MARKS`.
+    A mark shows the verdict, unless the interval does; see `MARKS`.
     """
     if judgement is None:
         missing = other.ok_case(case_id) is None
@@ -157,7 +157,7 @@ def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns:
 
 
 def marked(arms: Arms, operation: Operation, tabled: Sequence[Series]) -> bool:
-    """Tell whether a cell of an operation's tables has a mark."""
+    """Return whether a cell of an operation's tables has a mark."""
     shown = {metric_of(series).name for series in tabled}
     return any(
         each.metric in shown and each.evidence is not None and each.verdict in _MARKS

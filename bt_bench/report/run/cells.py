@@ -40,7 +40,7 @@ def case_table(
     columns: Sequence[str],
     cells: Callable[[Arm, CaseResult], list[Cell]],
 ) -> Table:
-    """A row per case and variant; one without a result says so in its first column."""
+    """Build a table with a row per case and variant; one without a result shows its status."""
     rows = []
     for case_id in arms.cases_of(operation):
         for arm in arms.all:
@@ -52,7 +52,7 @@ def case_table(
 
 
 def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
-    """The typical time of a series in µs, or why there is none."""
+    """Return the typical time of a series in µs, or why there is none."""
     value_us = typical_us(case, series)
     if value_us is None:
         return Cell(ABSENT, _why_absent(arm.result, case, series))
@@ -60,7 +60,7 @@ def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
 
 
 def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
-    """The cell in place of figures for a case that is not `ok`."""
+    """Return the cell in place of figures for a case that is not `ok`."""
     case = arm.cases.get(case_id)
     if case is not None:
         return Cell(_STATUS_TEXTS.get(case.status, case.status.value))
@@ -70,7 +70,7 @@ def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
 
 
 def change_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
-    """A change in µs and in percent, and its verdict; negative is less than the baseline."""
+    """Return a change in µs and in percent, and its verdict; negative is below the baseline."""
     if judgement is None:
         return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
     return (
@@ -81,7 +81,7 @@ def change_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
 
 
 def tested_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
-    """A change in percent, the interval that its verdict rests on, and the verdict."""
+    """Return a change in percent, the interval that its verdict rests on, and the verdict."""
     if judgement is None:
         return Cell(ABSENT), Cell(ABSENT), Cell(ABSENT)
     return (
@@ -101,7 +101,7 @@ def speed_up_cells(judgement: Judgement | None) -> tuple[Cell, Cell, Cell]:
 
 
 def change_cell(judgement: Judgement | None) -> Cell:
-    """A change in percent with its verdict: `-45.2 FASTER`."""
+    """Return a change in percent with its verdict: `-45.2 FASTER`."""
     if judgement is None:
         return Cell(ABSENT)
     change = "" if judgement.ratio is None else f"{change_text(judgement.ratio)} "
@@ -109,16 +109,16 @@ def change_cell(judgement: Judgement | None) -> Cell:
 
 
 def _verdict_cell(judgement: Judgement, before: str = "") -> Cell:
-    """A verdict, with what stands before it; the note says why there is no test, if so.
+    """Return a verdict after a given text, with a note on the reason if no test was made.
 
-    What a test found, the figures and the verdict say.
+    A tested verdict needs no note: the figures explain it.
     """
     note = judgement.detail if judgement.evidence is None else None
     return Cell(f"{before}{verdict_text(judgement)}", note, TONES.get(judgement.verdict))
 
 
 def _change_us(judgement: Judgement) -> str:
-    """The change of the ratio as one of the base: the same number, in µs."""
+    """Return the change in µs: the change of the ratio, times the base."""
     if judgement.ratio is None or judgement.base_value is None:
         return ABSENT
     text = format_number(judgement.base_value * (judgement.ratio - 1))
@@ -126,14 +126,14 @@ def _change_us(judgement: Judgement) -> str:
 
 
 def launch_cell(case: CaseResult) -> Cell:
-    """Launches per step, or why they were not counted."""
+    """Return the launches per step, or why they were not counted."""
     if case.launches is None or not case.launches.steps:
         return Cell(ABSENT, case.reason.message if case.reason else "not counted")
     return Cell(describe_launches(case.launches))
 
 
 def describe_launches(census: LaunchCensus) -> str:
-    """`2`; `2–5` where steps differ; `4 (3 kernels, 1 copy)` where not all are kernels."""
+    """Return `2`; `2–5` if steps differ; `4 (3 kernels, 1 copy)` if not all are kernels."""
     kinds = dict.fromkeys(launch.kind for step in census.steps for launch in step)
     total = range_text(census.totals())
     if not set(kinds) - {"kernel"}:
@@ -147,28 +147,28 @@ def describe_launches(census: LaunchCensus) -> str:
 
 
 def range_text(counts: Sequence[int]) -> str:
-    """`2`, or `2–5`."""
+    """Return `2`, or `2–5`."""
     low, high = min(counts), max(counts)
     return str(low) if low == high else f"{low}–{high}"
 
 
 def number_cell(value: float | None) -> Cell:
-    """A number, or `–`."""
+    """Return a number, or `–`."""
     return Cell(ABSENT if value is None else format_number(value))
 
 
 def disagreements_of(arm: Arm, case: CaseResult) -> tuple[Crosscheck, ...]:
-    """The cross-checks of a case whose methods do not agree."""
+    """Return the cross-checks of a case whose methods do not agree."""
     return disagreements(crosschecks(case, arm.result.calibration))
 
 
 def concerns(check: Crosscheck, series: Series) -> bool:
-    """Whether a series is one of the two that are checked."""
+    """Return whether a series is one of the two that are checked."""
     return series in (check.first.series, check.second.series)
 
 
 def disagreement_note(checks: Iterable[Crosscheck]) -> str | None:
-    """A note with the times of both methods, without intercepts, for each disagreement."""
+    """Return a note with the times of both methods, without intercepts, for each disagreement."""
     texts = [
         " against ".join(map(_reading, (check.first, check.second)))
         + f" for {_condition(check)} (tolerance {format_number(check.tolerance_us or 0.0)} µs)"

@@ -54,12 +54,12 @@ def run_document(
     planned_cases: int | None = None,
     selection: Selection = EVERYTHING,
 ) -> Document:
-    """The whole report of a run, as `comparison.md` has it; `brief_document` fits a terminal.
+    """Build the whole report of a run, as in `comparison.md`; `brief_document` fits a terminal.
 
     Args:
-        results: of the run's variants.
+        results: results of the run's variants.
         planned_cases: number of cases of a complete sweep, to show how far it is.
-        selection: what is shown of them.
+        selection: the part to show.
 
     Raises:
         UsageError: without results, and for a selection that matches nothing.
@@ -100,7 +100,7 @@ def run_document(
 
 
 def title_of(results: Sequence[VariantResult], partial: bool) -> str:
-    """The title, which must already say if the run is partial or had no GPU."""
+    """Return the title, which must already show if the run is partial or had no GPU."""
     title = f"Comparison: {results[0].config}"
     if all(result.environment.device == "cpu" for result in results):
         title += " (no GPU: device times are absent)"
@@ -108,10 +108,10 @@ def title_of(results: Sequence[VariantResult], partial: bool) -> str:
 
 
 def failure_section(failures: Sequence[FailedCase]) -> Section:
-    """A line per failure: who, what, and why. Long messages are cut; the files have them whole.
+    """Build a section with a line per failure: variant, cases, status and reason.
 
-    Cases of one variant that failed for one reason share a line: a variant that fails a conformance
-    workload fails all of its cases.
+    Long messages are cut; the files have them whole. Cases of one variant that failed for one
+    reason share a line: a variant that fails a conformance workload fails all of its cases.
     """
     alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
     for failure in failures:
@@ -123,7 +123,7 @@ def failure_section(failures: Sequence[FailedCase]) -> Section:
 
 
 def _places(failures: Sequence[FailedCase]) -> str:
-    """Keys of cases, of many only the first ones."""
+    """Return the keys of cases; if there are many, only the first ones."""
     keys = [f"{failure.operation}/{failure.case}" for failure in failures]
     if len(keys) <= _MOST_PLACES:
         return ", ".join(keys)
@@ -151,7 +151,7 @@ def _reason_text(failure: FailedCase) -> str:
 
 
 def failures_of(arms: Arms) -> Iterator[FailedCase]:
-    """The cases that are not `ok`, by variant."""
+    """Yield the cases that are not `ok`, by variant."""
     for arm in arms.all:
         for case in arm.result.cases:
             if case.status is not Status.OK:
@@ -170,7 +170,7 @@ def _crashes(arms: Arms) -> Iterator[str]:
 
 
 def _family_facts(arms: Arms) -> Iterator[str]:
-    """How verdicts are corrected, where the tables have any."""
+    """Yield how verdicts are corrected for multiple tests, if the tables have any."""
     if arms.judged is not None and not arms.on_cpu:
         yield from family_facts(arms.judged.judgements, Rules())
 
@@ -202,7 +202,7 @@ def _notes(arms: Arms, operation: Operation) -> Iterator[str]:
 
 
 def _tables(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | None]]:
-    """The tables of an operation under their captions, in order."""
+    """Yield the tables of an operation with their captions, in order."""
     on_device = not arms.on_cpu and not operation.traits.on_host
     if not arms.on_cpu:
         yield (
@@ -229,7 +229,7 @@ def _tables(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | Non
 
 
 def _doubt(arms: Arms, operation: Operation) -> str:
-    """Says where no time is resolved, so that nobody reads differences into the table."""
+    """Return a warning not to read differences into the table, if no time is resolved."""
     if not arms.on_cpu or not arms.others:
         return ""
     if is_resolved(arms, operation, series_of(Quantity.STAGE_US)):

@@ -1,4 +1,4 @@
-"""The first part of a run's report: what it was measured on, and how its rounds went."""
+"""The first part of a run's report: its machine and software, its checks, and its rounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DISCARDED = {
 
 
 def measured_on(results: Sequence[VariantResult]) -> list[str]:
-    """A text per environment; there are several only if files of several runs are combined."""
+    """Return a text per environment; several only if results of several runs are combined."""
     variants: dict[tuple[str, ...], list[str]] = {}
     for result in results:
         texts = tuple(_describe_environment(result.environment))
@@ -52,7 +52,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
 
 
 def run_facts(arms: Arms) -> Iterator[str]:
-    """Facts on the run, its rounds, and the baseline of the changes."""
+    """Yield facts on the run, its rounds, and the baseline of the changes."""
     yield _run_fact(arms)
     yield from _check_facts(arms)
     yield from _round_facts(arms)
@@ -66,7 +66,7 @@ def run_facts(arms: Arms) -> Iterator[str]:
 
 
 def brief_facts(arms: Arms) -> Iterator[str]:
-    """What was run and checked, what was measured, and what was not and why."""
+    """Yield facts on the run, its checks, its measurements, and missing ones with the reason."""
     yield _run_fact(arms)
     yield from _check_facts(arms)
     yield from _opponent_facts(arms)
@@ -85,7 +85,7 @@ def _run_fact(arms: Arms) -> str:
 
 
 def progress_text(arms: Arms, planned_cases: int | None) -> str:
-    """How far an interrupted run is."""
+    """Return the progress of an interrupted run."""
     done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
     planned = "" if planned_cases is None else f" of {planned_cases}"
     return (
@@ -109,7 +109,7 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
 
 
 def _check_facts(arms: Arms) -> Iterator[str]:
-    """What was compared with what is right before anything was timed, and whether it was equal."""
+    """Yield a fact on the comparison with the reference before timing, and on its outcome."""
     cases = [case for arm in arms.all for case in arm.cases.values()]
     checks = [case.check for case in cases if case.check]
     others = Counter(case.status.value for case in cases if not case.check)
@@ -145,7 +145,7 @@ def _check_facts(arms: Arms) -> Iterator[str]:
 
 
 def check_text(arms: Arms) -> str:
-    """Return whether the results of all cases are right, in a clause; empty if that is unknown."""
+    """Return a clause on whether the results of all cases are right; empty if unknown."""
     how = agreement(case for arm in arms.all for case in arm.cases.values())
     if how is None:
         return ""
@@ -155,12 +155,12 @@ def check_text(arms: Arms) -> str:
 
 
 def promise_text(promise: Promise) -> str:
-    """Return a promise with what was found instead: `the harness adds …; found: 0.167 µs`."""
+    """Return a promise with the finding in its place: `the harness adds …; found 0.167 µs`."""
     return f"{promise.promise}; found {promise.found}"
 
 
 def _measured_facts(arms: Arms) -> Iterator[str]:
-    """What was measured, in how many rounds, and what was not."""
+    """Yield facts on the measured quantities, the number of rounds, and missing quantities."""
     cases = [case for arm in arms.all for case in arm.cases.values()]
     taken = {measurement.quantity for case in cases for measurement in case.measurements}
     whole = [quantity for quantity in Quantity if not quantity.traits.is_part]
@@ -186,7 +186,7 @@ def _measured_facts(arms: Arms) -> Iterator[str]:
 
 
 def _round_facts(arms: Arms) -> Iterator[str]:
-    """How many rounds the cases had, why they ended, and what was discarded."""
+    """Yield a fact on the rounds of the cases: how many, why they ended, and how many discarded."""
     plan = arms.baseline.result.plan
     plural = "" if plan.warmup_rounds == 1 else "s"
     warm_up = f"after {plan.warmup_rounds} warm-up round{plural}"
@@ -212,18 +212,18 @@ def _round_facts(arms: Arms) -> Iterator[str]:
 
 
 def stoppings(arms: Arms) -> list[Stopping]:
-    """How the rounds of the cases ended, where that is known."""
+    """Return how the rounds of the cases ended, where known."""
     return [stop for case_id in arms.case_ids if (stop := _stopping(arms, case_id)) is not None]
 
 
 def _stopping(arms: Arms, case_id: CaseId) -> Stopping | None:
-    """How the rounds of a case ended, which is the same for all its arms."""
+    """Return how the rounds of a case ended, which is the same for all its arms."""
     found = (arm.cases[case_id].stopping for arm in arms.all if case_id in arm.cases)
     return next((stopping for stopping in found if stopping is not None), None)
 
 
 def _opponent_facts(arms: Arms) -> Iterator[str]:
-    """Facts on opponents that were checked by their own definitions."""
+    """Yield facts on opponents that were checked by their own definitions."""
     for arm in arms.all:
         checks = (case.check for case in arm.result.cases if case.check is not None)
         names = sorted({name for check in checks for name in check.differences})
@@ -235,7 +235,7 @@ def _opponent_facts(arms: Arms) -> Iterator[str]:
 
 
 def _binary_facts(arms: Arms) -> Iterator[str]:
-    """A fact on kernels of which several binaries ran."""
+    """Yield a fact on kernels that ran as several binaries."""
     hashes: dict[str, dict[str, set[str]]] = {}
     for arm in arms.all:
         for case in arm.cases.values():

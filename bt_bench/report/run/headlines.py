@@ -1,4 +1,4 @@
-"""Say in a sentence per variant how much faster it is, in how many cases, and what stays open."""
+"""A sentence per variant on how much faster it is, in how many cases, and on open verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.report.run.arranged import Arm, Arms
 from bt_bench.results import Series, metric_of
 
 MAX_OTHERS = 5
-"""Variants beside the baseline that have a sentence, or a column, each."""
+"""Most variants beside the baseline that have a sentence, or a column, each."""
 
 _MOST_NAMES = 4
 
@@ -22,7 +22,7 @@ def headlines(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Iter
     """Yield the sentences that sum up the tables of an operation.
 
     Args:
-        arms: of the run.
+        arms: arms of the run.
         operation: the operation.
         shown: the quantities that have tables; without any there is no sentence.
     """
@@ -41,7 +41,7 @@ def _judgements(arms: Arms, operation: Operation, other: Arm, series: Series) ->
 
 
 def _fastest(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Iterator[str]:
-    """Yield who takes the least time, or whose intervals overlap, in how many cases."""
+    """Yield sentences on who takes the least time, or is level with others, in how many cases."""
     nouns: dict[tuple[tuple[tuple[str, ...], int], ...], list[str]] = {}
     for series in shown:
         counts = Counter(filter(None, _winners(arms, operation, series)))
@@ -54,7 +54,10 @@ def _fastest(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Itera
 
 
 def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple[str, ...] | None]:
-    """Yield for each case who takes the least time; several if their intervals overlap."""
+    """Yield for each case who takes the least time: several if their intervals overlap.
+
+    Yields `None` for a case that lacks a valid verdict.
+    """
     for case_id in arms.cases_of(operation):
         intervals = {arms.baseline.name: (1.0, 1.0)}
         for other in arms.others:

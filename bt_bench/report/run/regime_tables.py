@@ -1,4 +1,4 @@
-"""Tables of what a step costs in each regime, and of where its time goes."""
+"""Tables of the cost of a step in each regime, and of where its time goes."""
 
 from __future__ import annotations
 
@@ -44,17 +44,23 @@ _EXPLORED = {name: _REGIMES[name] for name in ("Step", "Busy hot", "Busy cold", 
 
 
 def regime_table(arms: Arms, operation: Operation) -> Table | None:
-    """The cost of a step in each measured regime, in µs."""
+    """Build a table of the cost of a step in each measured regime, in µs.
+
+    Returns `None` if only Triton's call on an idle GPU was measured.
+    """
     return _table_of(arms, operation, _REGIMES)
 
 
 def host_table(arms: Arms, operation: Operation) -> Table | None:
-    """The host's cost of a step by launch path, in µs; `None` if there is only one path."""
+    """Build a table of the host's cost of a step by launch path, in µs.
+
+    Returns `None` if only Triton's call was measured.
+    """
     return _table_of(arms, operation, _HOST)
 
 
 def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) -> Table | None:
-    """A column for each series that was measured, by its heading."""
+    """Build a table with a column for each measured series, by its heading."""
     columns = _measured_regimes(arms, operation, series)
     if not columns:
         return None
@@ -67,7 +73,7 @@ def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) ->
 
 
 def change_table(arms: Arms, operation: Operation) -> Table | None:
-    """By how much each variant differs from the baseline in the primary metrics, with intervals."""
+    """Build a table of each variant's changes in the primary metrics, with intervals."""
     taken = _taken(arms, operation)
     shown = [series for series in primary_series(arms, operation) if series in taken]
     if not shown or not arms.others:
@@ -87,7 +93,7 @@ def change_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def exploratory_table(arms: Arms, operation: Operation) -> Table | None:
-    """By how much each variant differs from the baseline in other regimes, in percent."""
+    """Build a table of each variant's changes in other regimes, in percent."""
     taken = _taken(arms, operation)
     columns = [name for name, series in _EXPLORED.items() if series in taken]
     if not columns or not arms.others:
@@ -104,7 +110,7 @@ def exploratory_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def budget_table(arms: Arms, operation: Operation) -> Table | None:
-    """Where the time of a step goes, in µs, a row for each launch path; `None` without any."""
+    """Build a table of where a step's time goes, in µs, by launch path; `None` without any."""
     rows = tuple(
         (Cell(case_id.case), Cell(arm.name), *_budget_cells(found))
         for case_id in arms.cases_of(operation)
@@ -120,7 +126,7 @@ def budget_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def _measured_regimes(arms: Arms, operation: Operation, regimes: Mapping[str, Series]) -> list[str]:
-    """Headings of measured regimes; none if only Triton's call on an idle GPU was measured."""
+    """Return headings of measured regimes; none if only Triton's call on an idle GPU was."""
     taken = _taken(arms, operation)
     measured = [name for name, series in regimes.items() if series in taken]
     return measured if set(measured) - _IDLE_REGIMES else []
@@ -151,7 +157,7 @@ def _budget_cells(found: Budget) -> tuple[Cell, ...]:
 
 
 def _taken(arms: Arms, operation: Operation) -> set[Series]:
-    """All series that any variant has in any case of an operation."""
+    """Return all series that any variant has in any case of an operation."""
     return {
         measurement.series
         for arm in arms.all

@@ -22,9 +22,9 @@ def render_comparison(
     """Return the text of `comparison.md` for the results of a run.
 
     Args:
-        results: of the run's variants.
+        results: results of the run's variants.
         planned_cases: number of cases of a complete sweep, to show how far it is.
-        selection: what is shown of them.
+        selection: the part to show.
     """
     return render_document(run_document(results, planned_cases, selection))
 
@@ -36,7 +36,7 @@ def render_run(
     planned_cases: int | None = None,
     whole: bool = False,
 ) -> str:
-    """Return as text what `print_run` prints."""
+    """Return the output of `print_run` as text."""
     make = run_document if whole else brief_document
     return render_plain(make(results, planned_cases, selection))
 
@@ -49,14 +49,14 @@ def print_run(
     whole: bool = False,
     console: Console | None = None,
 ) -> None:
-    """Prints the report of a run: a screen per operation, or all that is in `comparison.md`.
+    """Print the report of a run: a screen per operation, or all that is in `comparison.md`.
 
     Args:
-        results: of the run's variants.
-        selection: what is shown of them.
+        results: results of the run's variants.
+        selection: the part to show.
         planned_cases: number of cases of a complete sweep, to show how far it is.
         whole: print everything.
-        console: to print to; stdout by default.
+        console: the console to print to; stdout by default.
     """
     make = run_document if whole else brief_document
     print_document(make(results, planned_cases, selection), console)

@@ -1,4 +1,4 @@
-"""The report of a run for machines: what each variant did in each case, and all verdicts."""
+"""The report of a run for machines: the outcome of each variant and case, and all verdicts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ RUN_SCHEMA_VERSION = 1
 def run_json(
     results: Sequence[VariantResult], selection: Selection = EVERYTHING
 ) -> dict[str, object]:
-    """One JSON document; what does not exist is null. Times are in µs,
-    and of a window of several steps those of `roofline` are means over its steps.
+    """Build one JSON document, with null for absent values.
+
+    Times are in µs; for a window of several steps, times in `roofline` are means over its steps.
 
     Args:
-        results: of the run's variants, at least one.
-        selection: what is shown of them.
+        results: results of the run's variants, at least one.
+        selection: the part to show.
     """
     arms = arrange(results, selection)
     header = arms.baseline.result

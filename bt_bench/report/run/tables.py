@@ -27,7 +27,7 @@ _PERCENTILES = (10, 50, 90, 99, 100)
 
 
 def event_table(arms: Arms, operation: Operation) -> Table:
-    """The origin's table: medians of `event_us`, a row per case and variant."""
+    """Build the origin's table: medians of `event_us`, a row per case and variant."""
     rows = tuple(
         (
             Cell(row_title(arms, other, case_id)),
@@ -38,14 +38,14 @@ def event_table(arms: Arms, operation: Operation) -> Table:
         for case_id in arms.cases_of(operation)
         for other in arms.others
     )
-    # Of several variants, the title of each row names the one that it is of.
+    # If there are several variants, the title of each row names its own.
     other = arms.others[0].name if len(arms.others) == 1 else "Variant"
     columns = ("Config", f"{arms.baseline.name} (µs)", f"{other} (µs)")
     return Table((*columns, "Change (µs)", "Change (%)", "Verdict"), rows, num_text_columns=1)
 
 
 def time_table(arms: Arms, operation: Operation) -> Table:
-    """Times in µs and launches, a row per case and variant; only times that can exist."""
+    """Build a table of times in µs and launches by case and variant; only times that can exist."""
     series = (_STAGE,) if _stages_only(arms, operation) else _TIMES
 
     def cells(arm: Arm, case: CaseResult) -> list[Cell]:
@@ -62,7 +62,7 @@ def time_table(arms: Arms, operation: Operation) -> Table:
 
 
 def distribution_table(arms: Arms, operation: Operation) -> Table | None:
-    """How times spread over a window of several steps; `None` where no case has such.
+    """Build a table of the spread of times over windows of several steps; `None` without any.
 
     If only staging is timed, it shows staging.
     """
@@ -78,7 +78,7 @@ def distribution_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def _stages_only(arms: Arms, operation: Operation) -> bool:
-    """Whether only staging is timed: without a GPU, or if it is the operation itself."""
+    """Return whether only staging is timed: without a GPU, or if it is the operation itself."""
     return arms.on_cpu or operation.traits.on_host
 
 

@@ -1,4 +1,4 @@
-"""What a step must move, and its device time against the bound that follows."""
+"""The bytes that a step must move, and its device time against the bound that follows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = 2  # of a multiple in a sentence
 
 
 def work_table(arms: Arms, operation: Operation) -> Table | None:
-    """A row per case and variant; `None` where it is not known what must move, or without a GPU."""
+    """Build a table by case and variant; `None` without a GPU, or if no bytes are known."""
     found = list(_rooflines(arms, operation))
     if not found:
         return None
@@ -56,9 +56,9 @@ def work_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def work_text(arms: Arms, operation: Operation) -> str:
-    """The multiples of the bound over all cases, in a line; empty where none is known.
+    """Return a line with the multiples of the bound over all cases; empty if none is known.
 
-    What does not fit is left out: which part binds, then the variants.
+    If it is too long, the binding part is left out, then the variants.
     """
     found = [each for each in _rooflines(arms, operation) if each[2].times_bound is not None]
     if not found:
@@ -75,7 +75,7 @@ def work_text(arms: Arms, operation: Operation) -> str:
 
 
 def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | None:
-    """The figures of a case for machines; what is not known is null."""
+    """Return the figures of a case for machines; unknown ones are null."""
     found = roofline(case, result.calibration)
     if found is None:
         return None
@@ -96,7 +96,7 @@ def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | N
 
 
 def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, Arm, Roofline]]:
-    """Those of all cases and variants that were measured on a GPU."""
+    """Yield the rooflines of all cases and variants that were measured on a GPU."""
     for case_id in arms.cases_of(operation):
         for arm in arms.all:
             case = arm.ok_case(case_id)
@@ -116,7 +116,7 @@ def _why_unbound(line: Roofline) -> str | None:
 
 
 def _binding(binds: list[Binds | None]) -> str:
-    """`launch binds`, `bytes bind` or `bytes bind in 2 of 5 cases`."""
+    """Return `launch binds`, `bytes bind` or `bytes bind in 2 of 5 cases`."""
     number = binds.count(Binds.BYTES)
     if not number:
         return "launch binds"
@@ -124,6 +124,6 @@ def _binding(binds: list[Binds | None]) -> str:
 
 
 def _range(multiples: list[float]) -> str:
-    """`2.1`, or `2.1–5.4`."""
+    """Return `2.1`, or `2.1–5.4`."""
     low, high = (format_number(most(multiples), _DIGITS) for most in (min, max))
     return low if low == high else f"{low}–{high}"

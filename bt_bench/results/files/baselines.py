@@ -1,4 +1,4 @@
-"""Results stored under a name to compare later ones with: `<reports>/baselines/<name>.json`."""
+"""Baselines: results stored by name for later comparisons, in `<reports>/baselines/<name>.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
 
 def baseline_path(reports: Path, name: str) -> Path:
-    """Where the baseline of a name is or would be.
+    """Return the path of a baseline, whether it exists or not.
 
     Raises:
         UsageError: for a name that cannot be a file name.
@@ -30,16 +30,16 @@ def baseline_path(reports: Path, name: str) -> Path:
 
 
 def baseline_names(reports: Path) -> list[str]:
-    """Names of the stored baselines."""
+    """Return the names of the stored baselines, sorted."""
     paths = (reports / FOLDER).glob(f"*{_SUFFIX}")
     return sorted(path.stem for path in paths if _NAME.fullmatch(path.stem))
 
 
 def find_baseline(reports: Path, name: str) -> Path:
-    """The file of a baseline.
+    """Return the file of an existing baseline.
 
     Raises:
-        UsageError: when there is none of that name, listing the existing ones.
+        UsageError: if it does not exist; lists the existing ones.
     """
     path = baseline_path(reports, name)
     if path.is_file():
@@ -55,10 +55,10 @@ def find_baseline(reports: Path, name: str) -> Path:
 
 
 def why_no_baseline(result: CompactResult) -> str | None:
-    """Why a result cannot be a baseline, as a clause after its name; `None` if it can.
+    """Return why a result cannot be a baseline, as a clause after its name; `None` if it can.
 
-    Later results cannot be compared with cases that failed or were never measured, so a gate with
-    such a baseline would have nothing to look at.
+    Later results cannot be compared with cases that failed or were never measured: a gate with
+    such a baseline would have nothing to judge.
     """
     if not result.header.complete:
         return "is a partial result; finish its run with `bt-bench sweep --resume`"
@@ -90,12 +90,12 @@ def _has_figures(case: CompactCase) -> bool:
 
 
 def save_baseline(reports: Path, name: str, text: str) -> Path:
-    """Stores the text of a result file, in place of an earlier baseline of that name.
+    """Store the text of a result file as a baseline, replacing an earlier one of that name.
 
     Args:
         reports: the folder of run folders.
         name: name of the baseline.
-        text: text of a result for which `why_no_baseline` returns `None`.
+        text: text of a result that `why_no_baseline` accepts with `None`.
 
     Raises:
         UsageError: if it cannot be written.

@@ -1,7 +1,8 @@
-"""What comparing needs of results, with samples in arrays, so that thousands of cases are fast.
+"""Compact results: the fields that a comparison needs, with samples in arrays.
 
-Only this much is kept of each case of a file as soon as it is read, by the same code as in
-`bt_bench.results.files.reading.read_result`; so the same files are refused, with the same messages.
+Thousands of cases in this form compare fast. Each case of a file is compacted as soon as it is
+parsed, by the same code as in `bt_bench.results.files.reading.read_result`: both refuse the same
+files, with the same messages.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ Launches = tuple[tuple[tuple[str, str, int], ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was measured of one series of a case.
+    """The samples of one series of a case.
 
     Args:
         metric: the metric of the series.
-        per: what a sample covers: `step` or `window`.
+        per: the extent of a sample: `step` or `window`.
         rounds: indices into the case's log, ascending. [R]
         samples: in µs. [R, S], with S steps, or 1
     """
@@ -54,7 +55,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The binaries of one kernel: how many, and the most registers and spilled bytes of them."""
+    """The binaries of one kernel: their number, and the maxima of registers and spilled bytes."""
 
     count: int
     registers: int | None
@@ -70,13 +71,14 @@ class CompactCase:
         case: its name.
         digest: digest of its workload.
         status: how it ended.
-        reason: why it is not ok, if so.
-        check: what was compared with the reference; `None` if that is not known.
-        launches: per step of the window, kind, name and count of each; `None` if not counted.
-        compiled: binaries by kernel name; `None` if not known.
+        reason: why it is not ok, or why part of it was not measured; `None` otherwise.
+        check: the comparison with the reference; `None` if unknown.
+        launches: kind, name and count of the launches in each step of the window; `None` if not
+            counted.
+        compiled: binaries by kernel name; `None` if unknown.
         instances: instance of each round of the log.
         taken: samples by metric name.
-        spreads: per metric, how much an unchanged copy differed, as a share.
+        spreads: by metric name, the difference of an unchanged copy, as a share.
     """
 
     operation: Operation
@@ -97,14 +99,14 @@ class CompactCase:
         return f"{self.operation}/{self.case}"
 
     def measured(self, metric: Metric) -> Taken | None:
-        """What was measured of a metric; a sum is made of the rounds that all its terms have."""
+        """Return the samples of a metric; a sum has only the rounds that all its terms have."""
         if not metric.terms:
             return self.taken.get(metric.name)
         terms = [self.taken.get(term.name) for term in metric.terms]
         return _added_up(metric, [each for each in terms if each is not None])
 
     def spread(self, metric: Metric) -> float | None:
-        """By how much an unchanged copy differed, as a share; for a sum, at most by this much."""
+        """Return the difference of an unchanged copy, as a share; for a sum, an upper bound."""
         spreads = [self.spreads.get(term.name) for term in metric.terms or (metric,)]
         known = [each for each in spreads if each is not None]
         return max(known) if len(known) == len(spreads) else None
@@ -114,7 +116,7 @@ class CompactCase:
 class CompactResult:
     """A result: the header as in the file, and the cases in compact form.
 
-    `warnings` are clauses about problems of reading it.
+    `warnings` are clauses about problems found while reading it.
     """
 
     header: VariantResult
@@ -126,14 +128,14 @@ class CompactResult:
 def metric_by(
     quantity: Quantity, method: Method, launch_path: LaunchPath, load: Load, l2: Cache
 ) -> Metric:
-    """The metric of a series, given by its parts; see `bt_bench.results.run.metrics.metric_of`."""
+    """Return the metric of a series given by its parts; see `metric_of`."""
     return metric_of(
         Series(quantity=quantity, method=method, launch_path=launch_path, load=load, l2=l2)
     )
 
 
 def compacted(result: VariantResult) -> CompactResult:
-    """What comparing needs of a result."""
+    """Return a result in compact form."""
     keep = _Keeper().case
     header = result.model_copy(update={"cases": []})
     cases = tuple(keep(case, flat_samples(case.measurements)) for case in result.cases)
@@ -141,13 +143,12 @@ def compacted(result: VariantResult) -> CompactResult:
 
 
 def read_compact(path: Path | str) -> CompactResult:
-    """Reads a result file, or standard input for `-`; with the journal of a run under way.
+    """Read a result file, or standard input for `-`, with the journal of a run under way.
 
     Raises:
-        UsageError: naming the file, what is wrong with it, and where; see `read_result`.
+        UsageError: with the file, the problem and its place; see `read_result`.
     """
-    # Asked first, since a run that is closed moves its cases into the file before it removes the
-    # journal.
+    # Checked first: closing a run puts its cases into the file before it removes the journal.
     under_way = has_journal(path)
     name = name_of(path)
     result = parse_compact(read_text(path, name), name)
@@ -159,13 +160,13 @@ def read_compact(path: Path | str) -> CompactResult:
 
 
 def parse_compact(text: str, name: str) -> CompactResult:
-    """The result in a text; see `bt_bench.results.files.reading.parse_result`."""
+    """Parse a result; see `bt_bench.results.files.reading.parse_result`."""
     header, cases = parse_with(_Keeper().case, text, name)
     return CompactResult(header, tuple(cases))
 
 
 def read_compact_run(folder: Path) -> list[CompactResult]:
-    """All results of a run, the baseline first; see `bt_bench.results.files.reading.read_run`."""
+    """Read all results of a run, the baseline first; see `reading.read_run`."""
     return read_run_with(read_compact, lambda result: result.header, folder)
 
 
@@ -174,7 +175,7 @@ def _parts(series: Series) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
 
 
 def _added_up(metric: Metric, terms: Sequence[Taken]) -> Taken | None:
-    """`None` if a term was not taken, if no round has all, or if they are of different steps."""
+    """Return the sum of terms; `None` if one is missing, no round has all, or steps differ."""
     shapes = {(term.per, term.samples.shape[1]) for term in terms}
     if len(terms) < len(metric.terms) or len(shapes) > 1:
         return None
@@ -186,13 +187,13 @@ def _added_up(metric: Metric, terms: Sequence[Taken]) -> Taken | None:
 
 
 class _Keeper:
-    """Extracts what is needed of cases, sharing equal lists of rounds."""
+    """A converter of cases to compact form, which shares equal lists of rounds."""
 
     def __init__(self) -> None:
         self._rounds: dict[Rounds, Rounds] = {}
 
     def case(self, case: CaseResult, samples: FloatArray) -> CompactCase:
-        """What is needed of a sound case, with `flat_samples` of its measurements."""
+        """Return the compact form of a sound case, given `flat_samples` of its measurements."""
         taken = dict(self._taken(case.measurements, samples))
         return CompactCase(
             operation=case.operation,
@@ -227,7 +228,7 @@ class _Keeper:
 
 
 def launches_in(census: LaunchCensus) -> Launches:
-    """Return what a census has counted in each step, in one order."""
+    """Return the counts of a census for each step, sorted."""
     return tuple(
         tuple(sorted((launch.kind, launch.name, launch.count) for launch in step))
         for step in census.steps
@@ -253,8 +254,8 @@ def _spreads(spreads: Iterable[ControlSpread], taken: Mapping[str, Taken]) -> di
     for spread in spreads:
         metric, share = metric_by(*_parts(spread.series)), spread.share
         if share is None and metric.name in taken:
-            # Of an earlier version: as if the copy were one of this variant. That is too much for
-            # a variant that takes less time than the one that was copied.
+            # Files of earlier versions lack the share. Take the copy for one of this variant; for a
+            # variant faster than the one copied, that overestimates the share.
             typical = np.median(np.median(taken[metric.name].samples, axis=0))
             scale = float(typical) + metric.offset
             share = spread.difference_us / scale if scale > 0 else None

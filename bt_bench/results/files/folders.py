@@ -1,4 +1,4 @@
-"""The folder of a run: its files, and who may write into it."""
+"""The folder of a run: its files and its lock."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOCK_NAME = ".lock"
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
-_SHOWN = 5  # runs in a folder that is not one itself
+_SHOWN = 5  # most runs listed for a folder that holds runs but is not one
 
 
 def result_name(variant: str) -> str:
-    """Name of the file that the results of a variant are written to.
+    """Return the name of a variant's result file.
 
     Raises:
-        UsageError: for a variant whose name cannot be part of it.
+        UsageError: for a variant whose name cannot be part of a file name.
     """
     if not _FILE_NAME.fullmatch(variant):
         raise UsageError(
@@ -46,7 +46,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, reports: Path, name: str, now: datetime | None = None) -> RunFolder:
-        """Makes a new folder `<name>-<UTC time>` in `reports`, with a number if that exists."""
+        """Create a new folder `<name>-<UTC time>` in `reports`, with a number if that exists."""
         time = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
         stem = f"{_as_folder_name(name)}-{time}"
         number = 1
@@ -74,7 +74,7 @@ class RunFolder:
 
     @classmethod
     def create_exact(cls, path: Path) -> RunFolder:
-        """Makes the folder that `--out` names, which must not exist."""
+        """Create the folder given by `--out`, which must not exist."""
         if not _make_folder(path):
             raise UsageError(
                 f"{path} exists, and a run is never overwritten; "
@@ -84,7 +84,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of an earlier run; it is empty if the run was killed at once."""
+        """Open the folder of an earlier run, which may be empty if the run was killed at once."""
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected the folder of a run{like(path)}")
         if not path.is_dir():
@@ -102,10 +102,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes from writing into the folder.
+        """Keep other processes from writing into the folder.
 
         Raises:
-            UsageError: when another process has it, or one of the folder's files is not a regular
+            UsageError: if another process holds the lock, or a file of the run is not a regular
                 file.
         """
         path = self.path / LOCK_NAME
@@ -124,7 +124,7 @@ class RunFolder:
             os.close(number)
 
     def _refuse_what_is_no_file(self) -> None:
-        """Called before anything is measured, since files could not be written at the end."""
+        """Refuse irregular files before measuring: they could not be written at the end."""
         for path in self.path.iterdir():
             ours = path.name in (CONFIG_NAME, COMPARISON_NAME) or path.name.endswith(
                 (RESULT_SUFFIX, JOURNAL_SUFFIX)
@@ -135,25 +135,25 @@ class RunFolder:
 
     @property
     def comparison_path(self) -> Path:
-        """Where the comparison of the run is written."""
+        """The path of the run's comparison."""
         return self.path / COMPARISON_NAME
 
     def result_path(self, variant: str) -> Path:
-        """Where the results of a variant are written."""
+        """Return the path of a variant's result file."""
         return self.path / result_name(variant)
 
     def journal_path(self, variant: str) -> Path:
-        """Where the cases of a variant are stored while the run is under way."""
+        """Return the path of a variant's journal, which stores its cases during the run."""
         return journal_beside(self.result_path(variant))
 
     def result_paths(self) -> list[Path]:
-        """Result files of the folder by name, without temporary files of killed processes."""
+        """Return the result files by name, without temporary files of killed processes."""
         paths = self.path.glob(f"*{RESULT_SUFFIX}")
         return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def _make_folder(path: Path) -> bool:
-    """Makes a folder and its parents; returns whether it is new."""
+    """Create a folder and its parents; return whether it is new."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()

@@ -1,4 +1,4 @@
-"""Explains in one message why a text is not the file of bt-bench that it should be."""
+"""Messages that explain why a text is not a valid file of bt-bench."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bt_bench.results.files.kinds import RESULT, Kind, kind_of_document
 from bt_bench.results.run.result import SCHEMA_VERSION, VariantResult
 
 _LISTS = re.compile(r"\[P*+(?:\[P*+\]P*+)*+\]".replace("P", r'[^]["]'))
-"""Lists, and lists of those, without texts: they are most of a result, and contain no keys."""
+"""Lists and nested lists without strings: most of a result's text, and free of keys."""
 
 _SHOWN_VALUE_LENGTH = 60
 
@@ -26,14 +26,14 @@ def describe_invalid(
     version: int = SCHEMA_VERSION,
     kind: Kind = RESULT,
 ) -> str:
-    """Continues a sentence that begins with the name of the file: `is not JSON: …`.
+    """Return the predicate of a sentence about the file: `is not JSON: …`.
 
     Args:
-        text: of the file.
-        error: the error of reading it as `model`.
-        model: what it was read as.
+        text: content of the file.
+        error: the error of parsing it as `model`.
+        model: the expected type.
         version: the current schema version of `model`.
-        kind: what it should be.
+        kind: the expected kind of document.
     """
     what = kind.name
     details = error.errors(include_url=False)
@@ -63,7 +63,7 @@ def describe_invalid(
 def other_version(
     text: str, error: ValidationError, version: int = SCHEMA_VERSION
 ) -> object | None:
-    """The schema version of a text if it was refused for that, else `None`."""
+    """Return the schema version of a text that was refused for it, else `None`."""
     if error.errors(include_url=False)[0]["type"] == "json_invalid":
         return None
     data = from_json(text)
@@ -75,21 +75,22 @@ def other_version(
 
 
 def _versions(model: type[BaseModel], version: int) -> list[object]:
-    """The schema versions that are read: the current one, and earlier ones of results."""
+    """Return the schema versions that a model accepts: the current one, and earlier ones if any."""
     annotation = model.model_fields["schema_version"].annotation
     return [each for each in get_args(annotation) or (version,) if type(each) is int]
 
 
 def repeated_key(text: str) -> str | None:
-    """The message for a text that has a key twice in one object; `None` if there is none.
+    """Return a message about a key that occurs twice in one object; `None` if there is none.
 
-    JSON allows it and readers take the last one, so people could see a value that does not count.
+    JSON allows duplicate keys, and parsers take the last one: a person could see a value that does
+    not count.
 
     Args:
-        text: of the file, which is valid JSON.
+        text: content of the file, valid JSON.
     """
-    # A text without its lists of numbers is read in a fraction of the time. Equal keys stay equal,
-    # but keys that contain a list may become equal, so what is found is checked in the whole text.
+    # Without its lists of numbers, a text parses in a fraction of the time. Equal keys stay equal,
+    # but keys that contain a list may become equal, so a finding is checked in the whole text.
     if _first_repeated(_LISTS.sub("0", text)) is None:
         return None
     repeated = _first_repeated(text)
@@ -131,7 +132,7 @@ def _describe_detail(detail: ErrorDetails, data: object) -> str:
 
 
 def _of_case(location: Sequence[int | str], data: Any) -> str:
-    """` (case step/small)`, for a place in a case that says which one it is."""
+    """Return ` (case step/small)` for a place in a case that has a key, else an empty text."""
     match location:
         case ("cases", int(index), *_):
             case = data["cases"][index]
@@ -141,7 +142,7 @@ def _of_case(location: Sequence[int | str], data: Any) -> str:
 
 
 def _json_path(location: Sequence[int | str], data: Any) -> str:
-    """`$.cases[3].status`; names that pydantic adds for the members of a union are left out."""
+    """Return `$.cases[3].status`, without the names that pydantic adds for members of a union."""
     path = "$"
     for part in location:
         if isinstance(part, int):

@@ -1,7 +1,7 @@
-"""The journal of a run that is under way: one line per case, beside the result file.
+"""The journal of a run under way: one line per case, beside the result file.
 
-The first line says which variant and run the journal belongs to; journals of earlier versions lack
-it. The file of a complete result has everything, and a journal beside it does not count.
+The first line identifies the variant and the run; journals of earlier versions lack it. The file
+of a complete result has all cases, and a journal beside it is ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ JOURNAL_SUFFIX = ".cases.jsonl"
 
 
 def has_journal(path: Path | str) -> bool:
-    """Whether a result file has a journal beside it; it only counts if the result is partial."""
+    """Return whether a journal lies beside a result file; it counts only for a partial result."""
     return str(path) != STDIN and os.path.lexists(journal_beside(Path(path)))
 
 
 def stale_journal(path: Path | str) -> str:
-    """A warning about a journal beside a complete result, as a clause."""
+    """Return a warning, as a clause, about a journal beside a complete result."""
     journal = journal_beside(Path(path))
     return f"{journal} was ignored, since {path} is complete without it; delete the journal"
 
@@ -49,7 +49,7 @@ def header_fields(result: VariantResult) -> dict[str, str]:
 
 
 def lines_of(path: Path) -> list[bytes] | None:
-    """The complete lines of a journal; a run that died may leave a last one unfinished."""
+    """Return the lines of a journal, without an unfinished last one; `None` if there is none."""
     try:
         with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
             return limited(file, str(path), "the journal of a run").split(b"\n")[:-1]
@@ -62,9 +62,9 @@ def lines_of(path: Path) -> list[bytes] | None:
 def with_journal(
     result: VariantResult, name: str, path: Path, lines: Sequence[bytes]
 ) -> VariantResult:
-    """A result with the cases of its journal.
+    """Return a result with the cases of its journal.
 
-    While the run is being closed a case may be in both, and is the same in both.
+    While a run is being closed, a case may be in both; then both must be equal.
     """
     number = _check_header(result, name, path, lines)
     context = context_of(result.suite)
@@ -81,11 +81,11 @@ def with_journal(
 
 
 def _check_header(result: VariantResult, name: str, path: Path, lines: Sequence[bytes]) -> int:
-    """The number of header lines: 0 in journals of earlier versions, else 1."""
+    """Return the number of header lines: 0 in journals of earlier versions, else 1."""
     try:
         found = json.loads(lines[0]) if lines else None
     except (ValueError, RecursionError):
-        return 0  # not a case either, which is reported where cases are read
+        return 0  # not a case either, which `_read_cases` reports
     if not isinstance(found, dict) or "journal_of" not in found:
         return 0
     wanted = header_fields(result)

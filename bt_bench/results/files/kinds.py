@@ -1,7 +1,7 @@
-"""Which JSON document of bt-bench a text is, so that one in the wrong place can be named.
+"""The kinds of JSON documents of bt-bench, for naming one that is given in the wrong place.
 
-Documents are told apart by keys that only one kind has: not all of them say which kind they are,
-and files of earlier versions never will.
+A kind is recognised by keys that only it has: not every document names its kind, and files of
+earlier versions never will.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class Kind:
     """A kind of document.
 
     Args:
-        name: what messages call it.
+        name: its name in messages.
         marks: keys of its outermost object that no other kind has together.
-        use: a clause on the command that reads it, or on what to give in its place.
+        use: a clause on the command that reads it, or on the file to give in its place.
     """
 
     name: str
@@ -91,7 +91,7 @@ KINDS = (RESULT, RECORDING, CENSUS, COUNTERS, TIMELINE, *_OTHERS)
 
 
 def kind_of_document(data: object) -> Kind | None:
-    """The kind of a JSON document; `None` if it is none of bt-bench's.
+    """Return the kind of a JSON document; `None` if it is not one of bt-bench.
 
     Args:
         data: the document.

@@ -1,4 +1,4 @@
-"""Reads the files of profiles, which the folder of a profile may stand for."""
+"""Reading of a profile's files, each given as a file or as the folder of the profile."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NounT = TypeVar("NounT", bound=Noun)
 def read_profile_file(
     path: Path, file_name: str, model: type[NounT], version: int, kind: Kind, tool: str
 ) -> NounT:
-    """Reads a file of a profile.
+    """Read a file of a profile.
 
     Args:
-        path: the file, or the folder that it is in.
-        file_name: what it is called in a folder.
+        path: the file, or its folder.
+        file_name: its name within a folder.
         model: its type.
         version: the schema version that is read.
-        kind: of document, for messages.
-        tool: of `bt-bench profile` that writes it.
+        kind: its kind of document, for messages.
+        tool: the `--tool` of `bt-bench profile` that writes it.
 
     Raises:
-        UsageError: if it cannot be read or is not one, saying what is wrong with it.
+        UsageError: if it cannot be read or is invalid; names the problem.
     """
     file = path / file_name if path.is_dir() else path
     if path.is_dir() and not file.is_file():

@@ -1,4 +1,4 @@
-"""Reads result files and whole runs, and refuses damaged ones."""
+"""Reading of result files and whole runs; damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Kept = TypeVar("Kept")
 
 
 def read_result(path: Path | str) -> VariantResult:
-    """Reads a result file, or standard input for `-`; with the journal of a run under way.
+    """Read a result file, or standard input for `-`, with the journal of a run under way.
 
     Raises:
         OtherSchemaError: for another schema version.
-        UsageError: naming the file, what is wrong with it, and where.
+        UsageError: with the file, the problem and its place.
     """
-    # The journal first: when a run is closed, its cases are in the file before it goes.
+    # The journal first: closing a run puts its cases into the file before it removes the journal.
     journal = journal_beside(Path(path))
     lines = None if str(path) == STDIN else lines_of(journal)
     name = name_of(path)
@@ -44,14 +44,14 @@ def read_result(path: Path | str) -> VariantResult:
 
 
 def read_written(path: Path, digest: str) -> VariantResult:
-    """Reads a result file that this process has written.
+    """Read a result file that this process has written.
 
     Args:
-        path: of the file.
+        path: the file.
         digest: from `ResultWriter.close`.
 
     Raises:
-        UsageError: if it holds anything else.
+        UsageError: if the content is not as written.
     """
     text = read_text(path, str(path))
     if hashlib.sha256(text.encode()).hexdigest() != digest:
@@ -60,15 +60,15 @@ def read_written(path: Path, digest: str) -> VariantResult:
 
 
 def parse_result(text: str, name: str) -> VariantResult:
-    """The result in a text.
+    """Parse a result.
 
     Args:
-        text: of a result file.
-        name: of the file, for messages.
+        text: content of a result file.
+        name: name of the file, for messages.
 
     Raises:
         OtherSchemaError: for another schema version.
-        UsageError: naming the file, what is wrong with it, and where.
+        UsageError: with the file, the problem and its place.
     """
     header, cases = parse_with(lambda case, _samples: case, text, name)
     return header.model_copy(update={"cases": cases})
@@ -77,18 +77,18 @@ def parse_result(text: str, name: str) -> VariantResult:
 def parse_with(
     keep: Callable[[CaseResult, FloatArray], Kept], text: str, name: str
 ) -> tuple[VariantResult, list[Kept]]:
-    """The result in a text without its cases, and what is kept of each case.
+    """Parse a result; return it without its cases, and the kept form of each case.
 
-    The cases are read one by one, so that only one is in memory in full.
+    Cases are parsed one by one; only one at a time is in memory in full.
 
     Args:
-        keep: makes what is kept of a sound case and its `flat_samples`.
-        text: of a result file.
-        name: of the file, for messages.
+        keep: is called with each sound case and its `flat_samples`, and returns the kept form.
+        text: content of a result file.
+        name: name of the file, for messages.
 
     Raises:
         OtherSchemaError: for another schema version.
-        UsageError: naming the file, what is wrong with it, and where.
+        UsageError: with the file, the problem and its place.
     """
     if not text.strip():
         raise UsageError(f"{name} is empty; expected a result of bt-bench")
@@ -122,7 +122,7 @@ def parse_with(
 
 
 def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
-    """The result without its cases, and the text of each case."""
+    """Return the result without its cases, and the text of each case."""
     parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     cases = msgspec.json.decode(parts.get("cases", b"[]"), type=list[msgspec.Raw])
     if cases:
@@ -131,7 +131,7 @@ def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
 
 
 def _refusal(text: str, name: str, error: Exception) -> UsageError:
-    """Why a text is not a result: read as a whole, since parts do not know where they stand."""
+    """Return the error for an invalid text, parsed as a whole to locate the problem."""
     try:
         VariantResult.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as whole:
@@ -142,7 +142,7 @@ def _refusal(text: str, name: str, error: Exception) -> UsageError:
 
 
 def _context(text: str) -> dict[str, object]:
-    """The context of a damaged text: of its suite, if that can be read."""
+    """Return the validation context for a damaged text: its suite's, if that can be read."""
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         suite = SuiteInfo.model_validate_json(bytes(parts["suite"]))
@@ -152,7 +152,7 @@ def _context(text: str) -> dict[str, object]:
 
 
 def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[VariantResult]:
-    """All results of a run: the baseline, then the variants in `order`, then the rest by name.
+    """Read all results of a run: the baseline, the variants in `order`, then the rest by name.
 
     A run that has just begun has no results.
     """
@@ -165,7 +165,7 @@ def read_run_with(
     folder: RunFolder | Path,
     order: Sequence[str] = (),
 ) -> list[Read]:
-    """All results of a run by any reader of a file; see `read_run`."""
+    """Read all results of a run with the given reader of a file; see `read_run`."""
     run = folder if isinstance(folder, RunFolder) else RunFolder.open(folder)
     results: dict[str, Read] = {}
     for path in run.result_paths():
@@ -188,12 +188,12 @@ def read_run_with(
 def in_order(
     results: Sequence[Read], name_of: Callable[[Read], str], order: Sequence[str]
 ) -> list[Read]:
-    """Results of a run as its reports have them: the baseline, those of an order, then the rest.
+    """Sort results as reports list them: the baseline, the variants in `order`, then the rest.
 
     Args:
         results: at most one of each variant.
-        name_of: the variant of a result.
-        order: of variants, as in the config of the run.
+        name_of: returns the variant of a result.
+        order: names of variants, as in the config of the run.
     """
     by_name = {name_of(result): result for result in results}
     names = dict.fromkeys([BASELINE, *order, *by_name])
@@ -201,7 +201,7 @@ def in_order(
 
 
 def result_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a result file as it is written."""
+    """Return the JSON Schema (draft 2020-12) of a result file as written."""
     schema = VariantResult.model_json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,11 +1,11 @@
-"""Writes results so that nothing is ever lost or half written.
+"""Crash-safe writing of results: nothing is lost or half written.
 
-While a run is under way, a variant has a result file without cases, and a journal beside it to
-which a line is appended for each case. Readers treat both as one result. When the run is closed,
-they are merged. So the cost of storing a case does not grow with the run.
+During a run, a variant has a result file without cases, and a journal beside it that grows by a
+line for each case. Readers treat both as one result; closing the run merges them. The cost of
+storing a case therefore does not grow with the run.
 
-What lies on disk meanwhile is within reach of the code that is measured, so it only counts if it is
-what was written.
+The code under test can reach the files on disk. Each line is checked against its digest when it is
+read back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class ResultWriter:
-    """The result of one variant while its run is under way; keeps no samples in memory.
+    """A writer for the result of one variant during its run; keeps no samples in memory.
 
     Args:
         folder: the run's folder.
-        result: what is known when the run begins or is resumed, with the cases that were measured
-            before, if any.
+        result: the result at the start of the run; if the run is resumed, with the cases measured
+            before.
 
     Raises:
         ValueError: if `read_result` would refuse it.
@@ -59,7 +59,7 @@ class ResultWriter:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Keys of the cases that are stored."""
+        """Keys of the stored cases."""
         return frozenset(self._places)
 
     @property
@@ -68,18 +68,18 @@ class ResultWriter:
         return self._header
 
     def calibrate(self, calibration: Calibration | None) -> None:
-        """Stores the calibration of the run."""
+        """Store the calibration of the run."""
         self._header = self._header.model_copy(update={"calibration": calibration})
         write_run_file(self._path, _to_json(self._header))
 
     def note(self, crash: Crash) -> None:
-        """Stores a crash that did not happen again."""
+        """Store a crash that did not happen again."""
         crashes = [*self._header.crashes, crash]
         self._header = self._header.model_copy(update={"crashes": crashes})
         write_run_file(self._path, _to_json(self._header))
 
     def add(self, case: CaseResult) -> None:
-        """Stores a case, replacing an earlier one with the same key.
+        """Store a case, replacing an earlier one with the same key.
 
         Raises:
             ValueError: if `read_result` would refuse it.
@@ -93,13 +93,13 @@ class ResultWriter:
             os.fsync(self._journal.fileno())
 
     def close(self, complete: bool, order: Sequence[str] = ()) -> str:
-        """Merges header and journal into one file, with the cases in the given order of keys.
+        """Merge header and journal into one file, with the cases in the given order of keys.
 
         Returns:
             The digest of the file, for `read_written`.
 
         Raises:
-            UsageError: if something else has changed the journal.
+            UsageError: if anything else has changed the journal.
         """
         self._header = self._header.model_copy(update={"complete": complete})
         keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
@@ -128,7 +128,7 @@ class ResultWriter:
 
 
 def changed_meanwhile(path: Path) -> UsageError:
-    """The error for a file of a run that something else has changed."""
+    """Return the error for a file of a run that something else has changed."""
     return UsageError(
         f"{path} is not as this run has written it: something has changed it meanwhile, such as "
         "code of a variant; see to that, and start a new run"
@@ -136,7 +136,7 @@ def changed_meanwhile(path: Path) -> UsageError:
 
 
 def write_run_file(path: Path, text: str) -> None:
-    """Writes a file of a run folder, through no link: see `bt_bench.base.atomic.replacing`.
+    """Write a file of a run folder without following links; see `bt_bench.base.atomic.replacing`.
 
     Raises:
         UsageError: if it cannot be written.
@@ -146,7 +146,7 @@ def write_run_file(path: Path, text: str) -> None:
 
 
 def write_result(folder: RunFolder, result: VariantResult) -> Path:
-    """Writes or replaces the file of a variant, atomically: one line per case.
+    """Write or replace the file of a variant atomically, with one line per case.
 
     Raises:
         ValueError: if `read_result` would refuse the file.
@@ -163,7 +163,7 @@ def _to_json(result: VariantResult) -> str:
 
 
 def _chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
-    """The text of a file, one line per key and per case, so that a diff shows changed cases."""
+    """Yield the text of a file, with one line per key and per case, for readable diffs."""
     yield "{\n"
     for key, value in result.model_dump(mode="json", exclude={"cases"}).items():
         yield f"  {json.dumps(key)}: {compact_json(value)},\n"

@@ -1,7 +1,7 @@
-"""A static census and its file: what a variant launches, and what its kernels compile to.
+"""A static census and its file: the launches of each variant, and its compiled kernels.
 
-All figures are exact: the same sources and the same toolchain give the same file, on any machine.
-The same census is the same text, with a line per kernel, case and operation.
+All figures are exact: the same sources and the same toolchain give the same file on any machine.
+Equal censuses have equal texts, with a line per kernel, case and operation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPREAD_LEVELS = 4
 
 
 def write_census(path: Path, census: StaticCensus) -> None:
-    """Writes or replaces a census file, atomically.
+    """Write or replace a census file atomically.
 
     Raises:
         UsageError: if it cannot be written.
@@ -37,15 +37,15 @@ def write_census(path: Path, census: StaticCensus) -> None:
 
 
 def census_text(census: StaticCensus) -> str:
-    """The text of a census file."""
+    """Return the text of a census file."""
     return _spread(census.model_dump(mode="json", exclude_none=True), 0) + "\n"
 
 
 def read_census(path: Path | str) -> StaticCensus:
-    """Reads a census file, or standard input for `-`.
+    """Read a census file, or standard input for `-`.
 
     Raises:
-        UsageError: if it cannot be read or is not a census, saying what is wrong with it.
+        UsageError: if it cannot be read or is not a valid census; names the problem.
     """
     name = name_of(path)
     text = read_text(path, name, expected="a static census", example="census.json")
@@ -65,7 +65,7 @@ def read_census(path: Path | str) -> StaticCensus:
 
 
 def _context(text: str) -> dict[str, object] | None:
-    """The context in which operations are read; those of other suites are taken as they are."""
+    """Return the context for validating operations; `None` accepts any, for other suites."""
     try:
         suite = json.loads(text).get("suite")
     except (ValueError, AttributeError, RecursionError):
@@ -74,7 +74,7 @@ def _context(text: str) -> dict[str, object] | None:
 
 
 def _problems(census: StaticCensus) -> Iterator[str]:
-    """Problems that types do not catch: of duplicates, only one would be compared."""
+    """Yield problems that types do not catch: of duplicates, only one would be compared."""
     cases = {case.name for case in census.cases}
     yield from _repeated("cases", (case.name for case in census.cases))
     yield from _repeated("variants", (variant.name for variant in census.variants))
@@ -99,7 +99,7 @@ def _repeated(what: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _spread(value: object, level: int) -> str:
-    """JSON with the members of the outer containers on lines of their own."""
+    """Return JSON with the members of the outer containers on lines of their own."""
     if level == _SPREAD_LEVELS or not isinstance(value, dict | list) or not value:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
 class Toolchain(Noun):
-    """What the binaries were compiled with; the same source may give others with another one."""
+    """The compilers of the binaries; with others, the same source may give other binaries."""
 
     triton: str
     ptxas: dict[str, str]  # version by target, as `sm_90`
@@ -136,14 +136,14 @@ class CensusCase(Noun):
 
 
 class KernelCode(Noun):
-    """What a kernel's machine code consists of.
+    """The composition of a kernel's machine code.
 
-    `loads` and `stores` are counts by space and width in bits, such as `global:64`; the space `any`
-    is that of addresses whose space is not known. `branches` are those within the kernel, not its
-    ends. `dependent_loads` are file and line of the loads from global memory in the longest chain
-    in which each needs a value of the one before. `waits` are the times that a warp waits for loads
-    from global memory, on the way that has most of them: for each the files and lines of the loads.
-    Both pass each loop once.
+    `loads` and `stores` are counts by space and width in bits, such as `global:64`; an unknown
+    space is `any`. `branches` counts branches within the kernel, without its exits.
+    `dependent_loads` has file and line of each load in the longest chain of loads from global
+    memory, each needing a value of the one before. `waits` has an entry for each time that a warp
+    waits for loads from global memory, on the path with most waits: the files and lines of these
+    loads. Both count each loop once.
     """
 
     instructions: Count
@@ -159,13 +159,13 @@ class KernelCode(Noun):
 class Kernel(Noun):
     """A kernel as compiled for one target and one kind of arguments.
 
-    `signature` has the arguments as Triton specialises them: the type, after a colon what all
-    pointers or integers given for it are a multiple of, or the value of a constant.
+    `signature` has the arguments as Triton specialises them: the type, with a common divisor of the
+    pointers or integers passed after a colon, or the value of a constant.
 
-    `registers` are those of a thread, `spill_bytes` what a thread moves for lack of registers
-    (stores and loads), `stack_bytes` its local memory, and `shared_bytes` the shared memory of a
-    program. `id` is a digest of all before `code`, and `binary` one of the binary alone. Censuses
-    of `bt-bench profile` have `code`, those of gates do not.
+    `registers`, `spill_bytes` (stored and loaded for lack of registers) and `stack_bytes` (local
+    memory) are per thread; `shared_bytes` is per program. `id` is a digest of all other fields
+    before `code`. `binary` is a digest of the binary; with `code`, of its instructions alone.
+    Censuses of `bt-bench profile` have `code`, censuses of gates do not.
     """
 
     id: Digest
@@ -190,9 +190,9 @@ class StepLaunches(Noun):
 class OperationCensus(Noun):
     """One operation on the workload of a case, for one target.
 
-    `kernels` are the ids of those that were launched, one for each variant of a kernel that Triton
-    compiled. `sequence` is a digest of all launches in their order: of binary, grid, integers and
-    contents of tensors. All of it is empty if the variant failed, for the reason in `failure`.
+    `kernels` has the ids of the launched kernels, one for each specialisation that Triton compiled.
+    `sequence` is a digest of all launches in order: binary, grid, integers and contents of tensors.
+    If the variant failed, these are empty, and `failure` has the reason.
     """
 
     operation: Operation
@@ -207,8 +207,8 @@ class OperationCensus(Noun):
 class VariantCensus(Noun):
     """The census of one variant.
 
-    `host_code` is a digest of the syntax of the modules that it uses: comments, docstrings and
-    layout do not count.
+    `host_code` is a digest of the syntax of the modules that it uses, without comments, docstrings
+    and layout.
     """
 
     name: str
@@ -240,7 +240,7 @@ class StaticCensus(Noun):
     variants: list[VariantCensus]
 
     def variant(self, name: str) -> VariantCensus | None:
-        """The census of a variant, or `None` where it has none."""
+        """Return the census of a variant, or `None` if it has none."""
         return next((variant for variant in self.variants if variant.name == name), None)
 
     def restricted(
@@ -249,7 +249,7 @@ class StaticCensus(Noun):
         cases: Collection[str] | None = None,
         operations: Collection[Operation] | None = None,
     ) -> StaticCensus:
-        """The census with only what is named; `None` keeps all of that kind."""
+        """Return the census of the named variants, cases and operations; `None` keeps all."""
 
         def kept(of: OperationCensus) -> bool:
             return (cases is None or of.case in cases) and (

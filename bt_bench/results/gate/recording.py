@@ -1,6 +1,6 @@
-"""Stores the process-rounds of a live gate, so that they can be judged again and drawn from.
+"""Recordings of the process-rounds of a live gate, for judging them again and resampling.
 
-A recording is one JSON file. It keeps raw values and no verdicts; readers derive these.
+A recording is one JSON file of raw values; readers derive the verdicts.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class RecordedSubject(Noun):
 
 
 class RecordedRound(Noun):
-    """One round: arms in their order of time; per arm a value for each subject of the table.
+    """One round: the arms in order of time, and per arm a value for each subject of the table.
 
-    `None`: not measured. An arm without any value may be absent from `values`.
+    A value is `None` if it was not measured. An arm without values may be absent from `values`.
     """
 
     order: list[GateArm]
@@ -58,10 +58,10 @@ class RecordedRound(Noun):
 
 
 class Recording(Noun):
-    """A recording: how it was made, and its rounds; values are in the units of their metrics.
+    """A recording: its origin and its rounds, with values in the units of their metrics.
 
-    In a round all arms are measured by one process, in turns; those of the variants in `apart` by a
-    process each, for the reason given there. In schema 1, which is read too, that is all variants.
+    In a round, one process measures all arms in turns. A variant in `apart` has a process for each
+    of its arms instead, for the reason given there; in schema 1, which is read too, all have.
     """
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
@@ -76,23 +76,23 @@ class Recording(Noun):
     rounds: list[RecordedRound]
 
     def measured_apart(self) -> dict[str, str]:
-        """Variants whose arms ran in a process each, and why; the others' shared one process."""
+        """Return the variants whose arms ran in a process each, and why; other arms shared one."""
         if self.schema_version == 1:
             return {subject.variant: BEFORE_PAIRS for subject in self.subjects}
         return dict(self.apart)
 
     def table(self) -> list[Subject]:
-        """The subjects, in their order in `values`."""
+        """Return the subjects, in their order in `values`."""
         return [Subject(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
 
     def gate_rounds(self) -> list[GateRound]:
-        """The rounds as the gate takes them."""
+        """Return the rounds in the form that the gate judges."""
         table = self.table()
         return [_gate_round(recorded, table) for recorded in self.rounds]
 
 
 class Recorder:
-    """Writes a recording as its rounds come; the file is complete after each `add`.
+    """A writer of a recording, round by round; the file is complete after each `add`.
 
     Args:
         path: the file; replaced if it exists.
@@ -109,7 +109,7 @@ class Recorder:
         write_recording(path, header)
 
     def add(self, rounds: Sequence[GateRound]) -> None:
-        """Stores more rounds; the table grows by subjects that no earlier round had."""
+        """Store more rounds; the table grows by subjects that no earlier round had."""
         self._rounds.extend(rounds)
         write_recording(self._path, self.recording)
 
@@ -120,7 +120,7 @@ class Recorder:
 
 
 def with_rounds(header: Recording, rounds: Sequence[GateRound]) -> Recording:
-    """A recording with these rounds and a table of all subjects in them."""
+    """Return a recording with these rounds and a table of all their subjects."""
     subjects = {s for taken in rounds for values in taken.values.values() for s in values}
     table = sorted(subjects)
     return header.model_copy(
@@ -132,7 +132,7 @@ def with_rounds(header: Recording, rounds: Sequence[GateRound]) -> Recording:
 
 
 def write_recording(path: Path, recording: Recording) -> None:
-    """Writes or replaces the file, atomically: a line per subject and per round.
+    """Write or replace the file atomically, with a line per subject and per round.
 
     Raises:
         ValueError: if `read_recording` would refuse it.
@@ -144,10 +144,10 @@ def write_recording(path: Path, recording: Recording) -> None:
 
 
 def read_recording(path: Path | str) -> Recording:
-    """Reads a recording, or standard input for `-`.
+    """Read a recording, or standard input for `-`.
 
     Raises:
-        UsageError: naming the file, what is wrong with it, and where.
+        UsageError: with the file, the problem and its place.
     """
     name = name_of(path)
     text = read_text(path, name, "a recording of rounds", "recording.json")
@@ -166,7 +166,7 @@ def read_recording(path: Path | str) -> Recording:
 
 
 def _context(text: str) -> dict[str, object]:
-    """The context in which operations are read: those of the suite, if that can be read."""
+    """Return the context for validating operations: the suite's, if that can be read."""
     try:
         suite = SuiteInfo.model_validate(json.loads(text)["suite"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -194,7 +194,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _problems(recording: Recording) -> Iterator[str]:
-    """Problems that types do not catch, each with its JSON path."""
+    """Yield problems that types do not catch, each with its JSON path."""
     if GateArm.BASE not in recording.arms:
         yield "$.arms lacks 'base', which all others are compared with"
     for subject, count in Counter(recording.table()).items():

@@ -1,4 +1,4 @@
-"""The rounds of a gate, in which every arm is measured by its own process."""
+"""The rounds of a gate: in each, fresh processes measure all arms side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bt_bench.base.names import Operation
 
 
 class GateArm(StrEnum):
-    """What a process measures in a round."""
+    """An arm that is measured in a round."""
 
     BASE = "base"
     HEAD = "head"
@@ -20,7 +20,7 @@ class GateArm(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Subject:
-    """One value that every process-round has: a metric of a variant in a case."""
+    """The subject of one value in every process-round: a metric of a variant in a case."""
 
     operation: Operation
     case: str
@@ -30,11 +30,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class GateRound:
-    """One round: each arm measured once, by a fresh process, one after the other.
+    """One round: all arms measured in turns by a fresh process.
+
+    A variant that is measured apart has a process for each of its arms instead.
 
     Args:
         order: the arms in order of time.
-        values: per arm, the median of each subject that was measured.
+        values: per arm, the median of each measured subject.
     """
 
     order: tuple[GateArm, ...]
@@ -45,5 +47,5 @@ class RoundSource(Protocol):
     """A source of rounds: processes on a device, or a recording."""
 
     def take(self, count: int) -> list[GateRound]:
-        """The next rounds."""
+        """Return the next rounds; fewer if no variant is left to measure."""
         ...

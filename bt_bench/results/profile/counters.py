@@ -1,7 +1,7 @@
-"""The data types of hardware counters: what the kernels of one step did, by Nsight Compute.
+"""The data types of hardware counters, taken by Nsight Compute on the kernels of one step.
 
-Values are stored as they were read, one for each profiled call of the step; figures are derived
-from them when they are read. A counter that the tool could not take is absent, never 0.
+Values are stored raw, one for each profiled call of the step; readers derive the figures. A counter
+that the tool could not take is absent, never 0.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ NCU_REPORT_NAME = "kernels.ncu-rep"
 COUNTERS_SCHEMA_VERSION: Final = 1
 
 SECTOR_BYTES = 32
-"""A sector of the L2 cache, in which it moves data and counts."""
+"""A sector of the L2 cache, its unit of transfers and of counts."""
 
 Value = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class CounterTraits:
-    """Where a counter comes from.
+    """The source of a counter.
 
     Args:
-        what: it counts, for messages.
-        sources: names in Nsight Compute, the first of which that a report has is taken, each with
-            what one of its units is in units of the counter.
+        what: the counted quantity, for messages.
+        sources: names in Nsight Compute, each with its unit in units of the counter; the first that
+            a report has is taken.
     """
 
     what: str
@@ -46,7 +46,7 @@ class CounterTraits:
 
     @property
     def tool_name(self) -> str:
-        """The name that is looked for first."""
+        """The name that is tried first."""
         return self.sources[0][0]
 
 
@@ -75,7 +75,7 @@ class Counter(Row):
             "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
         ),
     )
-    # Of the SMs alone: the whole of the L2's traffic is mostly its own, for small kernels.
+    # Only traffic of the SMs: for small kernels, most of the L2's total traffic is its own.
     L2_BYTES = (
         "l2_bytes",
         _sectors("bytes that the SMs moved through the L2", "lts__t_sectors_srcunit_tex.sum"),
@@ -153,8 +153,8 @@ class Counter(Row):
 class Stall(Noun):
     """Samples of warps that waited for one reason at one line.
 
-    `reason` is the tool's name of it, such as `long_scoreboard`. `place` is a file and a line such
-    as `parts.py:85`, absent where the tool does not tell.
+    `reason` is the tool's name, such as `long_scoreboard`. `place` is file and line, such as
+    `parts.py:85`, or `None` if the tool does not report it.
     """
 
     reason: str
@@ -165,8 +165,8 @@ class Stall(Noun):
 class KernelCounters(Noun):
     """One kernel of a step.
 
-    `values` has a value for each call. `samples` counts all samples of its warps in all calls,
-    with those that did not wait; `stalls` are those that did, most samples first.
+    `values` has a value for each call. `samples` counts the samples of its warps in all calls,
+    waiting or not; `stalls` has the waiting ones, most samples first.
     """
 
     name: str
@@ -186,10 +186,10 @@ class VariantCounters(Noun):
 class Counters(Noun):
     """One file of counters: a step of a case, by each variant.
 
-    `tool` is the version of Nsight Compute, and `report` the name of its own file beside this one,
-    absent if that was too large to be kept. `read_bytes` and `written_bytes` are what the operation
-    must move in device memory, if its suite says so. With a hot `l2` nothing was flushed, with a
-    cold one everything before each replay of a kernel.
+    `tool` is the version of Nsight Compute. `report` is the name of its own file beside this one,
+    or `None` if that was too large to be kept. `read_bytes` and `written_bytes` must move in device
+    memory; they are `None` if the suite does not state them. With a hot `l2` nothing was flushed;
+    with a cold one, all caches were flushed before each replay of a kernel.
     """
 
     schema_version: Literal[1] = COUNTERS_SCHEMA_VERSION
@@ -210,23 +210,23 @@ class Counters(Noun):
 
     @property
     def required_bytes(self) -> int | None:
-        """What the operation must read and write; `None` if that is not known."""
+        """Bytes that the operation must read and write; `None` if unknown."""
         if self.read_bytes is None or self.written_bytes is None:
             return None
         return self.read_bytes + self.written_bytes
 
     def variant(self, name: str) -> VariantCounters | None:
-        """The counters of a variant, or `None` where it has none."""
+        """Return the counters of a variant, or `None` if it has none."""
         return next((variant for variant in self.variants if variant.name == name), None)
 
     def absent(self) -> Sequence[Counter]:
-        """The counters that no kernel has."""
+        """Return the counters that no kernel has."""
         kernels = [kernel for variant in self.variants for kernel in variant.kernels]
         return [c for c in Counter if kernels and not any(c in k.values for k in kernels)]
 
 
 def write_counters(path: Path, counters: Counters) -> None:
-    """Writes or replaces a file of counters, atomically.
+    """Write or replace a file of counters atomically.
 
     Raises:
         UsageError: if it cannot be written.
@@ -235,10 +235,10 @@ def write_counters(path: Path, counters: Counters) -> None:
 
 
 def read_counters(path: Path) -> Counters:
-    """Reads a file of counters, or that of a profile's folder.
+    """Read a file of counters, given directly or as the folder of a profile.
 
     Raises:
-        UsageError: if it cannot be read or is not one, saying what is wrong with it.
+        UsageError: if it cannot be read or is invalid; names the problem.
     """
     return read_profile_file(
         path, COUNTERS_NAME, Counters, COUNTERS_SCHEMA_VERSION, COUNTERS, "ncu"

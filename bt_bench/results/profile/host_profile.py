@@ -1,6 +1,6 @@
 """The data types of a host profile: the Python and C calls of one step, as a tree.
 
-All times are in µs and per step, without what the handler that recorded the calls added.
+All times are in µs and per step, without the overhead of the handler that recorded the calls.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class HostFrame(Noun):
 
     `self_us` is the time in the function without its children, the median over repetitions;
     `self_low_us` and `self_high_us` are the 10th and the 90th percentile. `total_us` is the median
-    with all children. What a function in C does itself is not seen, but it is part of its time.
+    with all children. Work inside a C function is not broken down, but is part of its time.
 
-    `name` is the qualified name. `file` is relative to what the file was installed or imported
-    from, and `line` is the one that the function begins in; both are absent for C. `calls` is the
-    median per step, and `calls_vary` says that not every repetition had as many.
+    `name` is the qualified name. `file` is relative to the root that it was installed or imported
+    from, and `line` is the first line of the function; both are `None` for C. `calls` is the median
+    per step, and `calls_vary` is set if repetitions differ in it.
     """
 
     name: str
@@ -40,7 +40,7 @@ class HostFrame(Noun):
 
 
 class HandlerCost(Noun):
-    """What the handler adds to one call.
+    """The overhead of the handler per call.
 
     `within_us` lies between the two events of the call, and so in the called function's time;
     `around_us` lies in the caller's.
@@ -51,11 +51,11 @@ class HandlerCost(Noun):
 
 
 class HostProfile(Noun):
-    """Where the host's time of one step goes.
+    """A breakdown of the host's time of one step.
 
-    `plain_us` is the time until the step's call returned, measured without the handler in the same
-    rounds, as the median. `repetitions` were traced with the same calls, and `left_out` with other
-    ones. `frames` are the functions that the step's call consists of, mostly a single one.
+    `plain_us` is the median time until the step's call returned, measured without the handler in
+    the same rounds. `repetitions` counts traced repetitions with the same calls, `left_out` those
+    with other ones. `frames` are the outermost functions of the step's call, mostly a single one.
     """
 
     plain_us: Duration
@@ -67,22 +67,22 @@ class HostProfile(Noun):
 
     @property
     def explained_us(self) -> float:
-        """The time of all frames together; it exceeds `plain_us` where too little was taken off."""
+        """Time of all frames; it exceeds `plain_us` if too little overhead was subtracted."""
         return sum(_whole(frame) for frame in self.frames)
 
     @property
     def unexplained_us(self) -> float:
-        """What the frames leave of `plain_us`; negative if they exceed it."""
+        """The part of `plain_us` outside of all frames; negative if they exceed it."""
         return self.plain_us - self.explained_us
 
     @property
     def exceeds(self) -> bool:
-        """Whether the frames take longer than the step, by more than two digits hide."""
+        """Return whether the frames take longer than the step, visibly in two decimals."""
         return self.unexplained_us < -0.005
 
     @property
     def whole_us(self) -> float:
-        """What shares are of: the step, or all frames together where these exceed it."""
+        """The whole that shares refer to: the step, or all frames if they exceed it."""
         return max(self.plain_us, self.explained_us)
 
 

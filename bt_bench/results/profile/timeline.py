@@ -1,7 +1,7 @@
 """The data types of a timeline: every call and device operation of one step, in many samples.
 
-All times are in µs from the moment in which the step's call is made, and each list has a sample for
-each step that was recorded. So `start_us[i]` of all rows are of the same step.
+All times are in µs from the step's call. Each list has a sample for each recorded step: index `i`
+is the same step in all rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _check_lengths(count: int, **lists: Sized) -> None:
 
 
 class Tracing(StrEnum):
-    """What a profiler records while a step is run."""
+    """The events that a profiler records during a step."""
 
     NONE = "none"  # no profiler is attached to the process
     ALL = "all"  # every call of the CUDA API, kernels, copies and memsets
@@ -43,8 +43,8 @@ class Tracing(StrEnum):
 class HostCall(Noun):
     """A call of the CUDA API.
 
-    `records` are the profiler's records of it: a call of the runtime makes one of the driver.
-    `operation` is the place of what it enqueued among the device operations, if anything.
+    `records` counts the profiler's records of it: a call of the runtime makes one of the driver.
+    `operation` is the index of the device operation that it enqueued, if any.
     """
 
     name: str
@@ -58,9 +58,9 @@ class HostCall(Noun):
 class DeviceOperation(Noun):
     """A kernel, copy or memset.
 
-    `queued_us` and `submitted_us` are when the command was put into its buffer, and when that was
-    given to the GPU; absent where the profiler does not tell. `moved_bytes` are those of a copy or
-    memset.
+    `queued_us` is when the command was put into its buffer, `submitted_us` when the buffer was
+    given to the GPU; both are `None` if the profiler does not report them. `moved_bytes` is known
+    for copies and memsets.
     """
 
     kind: Literal["kernel", "copy", "memset"]
@@ -75,10 +75,10 @@ class DeviceOperation(Noun):
 class TracedSteps(Noun):
     """The samples of one variant under one kind of tracing.
 
-    `host_us` is the time until the call returned, `step_us` until the device had done all of it.
-    `turns` says in which turn a sample was taken: the machine had the same speed within a turn,
-    more or less, whatever was traced. `left_out` are steps whose calls or operations were other
-    ones than in most, which a first call may have.
+    `host_us` is the time until the call returned, `step_us` until the device was done. `turns` is
+    the turn of each sample: within a turn, the machine had about the same speed, whatever was
+    traced. `left_out` counts steps whose calls or operations differed from most, as may happen in a
+    first call.
     """
 
     tracing: Tracing
@@ -108,11 +108,11 @@ class TracedSteps(Noun):
 
 
 class EmptyCalls(Noun):
-    """What the profiler adds is measured on these, in the same rounds as the variants.
+    """Empty calls, which measure the profiler's overhead in the same rounds as the variants.
 
-    `name` is `launch`, an empty kernel by a call of the driver, or `query`, some calls of the CUDA
-    API in a row that enqueue nothing. `begin_us` is when the first of them began, where they
-    were traced.
+    `name` is `launch`, an empty kernel launched by a call of the driver, or `query`, several calls
+    of the CUDA API in a row that enqueue nothing. `begin_us` is when the first of them began, if
+    they were traced.
     """
 
     name: Literal["launch", "query"]
@@ -132,7 +132,7 @@ class EmptyCalls(Noun):
 class VariantTimeline(Noun):
     """One variant: its samples under each kind of tracing, or why there are none.
 
-    `nvtx_range` is the name of the range that the timed part of each step has. `host` are the
+    `nvtx_range` is the name of the NVTX range around the timed part of each step. `host` has the
     Python and C calls of a step.
     """
 
@@ -143,15 +143,16 @@ class VariantTimeline(Noun):
     reason: Reason | None = None
 
     def of(self, tracing: Tracing) -> TracedSteps | None:
-        """The samples under one kind of tracing."""
+        """Return the samples under one kind of tracing; `None` if there are none."""
         return next((steps for steps in self.steps if steps.tracing is tracing), None)
 
 
 class Timeline(Noun):
     """One timeline file: a step of a case, by each variant.
 
-    `source` is the profiler with its version, and `missing` what it does not tell. `required_bytes`
-    are what the step must read and write in device memory, if its suite says so.
+    `source` is the profiler with its version, and `missing` lists data that it does not report.
+    `required_bytes` must be read and written in device memory by the step; it is `None` if the
+    suite does not state it.
     """
 
     schema_version: Literal[1] = TIMELINE_SCHEMA_VERSION
@@ -179,17 +180,17 @@ class Timeline(Noun):
         return self
 
     def variant(self, name: str) -> VariantTimeline | None:
-        """What is known of a variant, or `None` if it took no part."""
+        """Return the timeline of a variant, or `None` if it took no part."""
         return next((variant for variant in self.variants if variant.name == name), None)
 
     def empty_calls(self, name: str, tracing: Tracing) -> EmptyCalls | None:
-        """The empty calls of a name under one kind of tracing."""
+        """Return the empty calls of a name under one kind of tracing; `None` if there are none."""
         found = (e for e in self.empty if e.name == name and e.tracing is tracing)
         return next(found, None)
 
 
 def write_timeline(path: Path, timeline: Timeline) -> None:
-    """Writes or replaces a timeline, atomically.
+    """Write or replace a timeline atomically.
 
     Raises:
         UsageError: if it cannot be written.
@@ -198,10 +199,10 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Reads a timeline, or that of a profile's folder.
+    """Read a timeline, given directly or as the folder of a profile.
 
     Raises:
-        UsageError: if it cannot be read or is not one, saying what is wrong with it.
+        UsageError: if it cannot be read or is invalid; names the problem.
     """
     return read_profile_file(
         path, TIMELINE_NAME, Timeline, TIMELINE_SCHEMA_VERSION, TIMELINE, "timeline"

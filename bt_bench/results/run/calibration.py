@@ -85,7 +85,7 @@ class Calibration(Noun):
     copies: PlainCopies | None = None  # an earlier version did not take them
 
     def samples(self, name: str) -> list[float] | None:
-        """Samples of a figure, or `None` where it was not taken."""
+        """Return the samples of a figure, or `None` if it was not taken."""
         for figure in self.figures:
             if figure.name == name:
                 return figure.samples

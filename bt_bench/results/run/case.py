@@ -1,4 +1,4 @@
-"""One case of a result: what was checked, counted and measured, and every raw sample."""
+"""One case of a result: its checks, its counts, and every raw sample of its measurements."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class LaunchCensus(Noun):
     steps: list[list[LaunchCount]]
 
     def totals(self) -> list[int]:
-        """Device operations per step of the window."""
+        """Return the number of device operations per step of the window."""
         return [sum(launch.count for launch in step) for step in self.steps]
 
 
@@ -166,7 +166,7 @@ class RequiredBytes(Noun):
     written: list[_Bytes]
 
     def totals(self) -> list[int]:
-        """Bytes read and written together, per step of the window."""
+        """Return the bytes read and written together, per step of the window."""
         return [read + written for read, written in zip(self.read, self.written, strict=True)]
 
 
@@ -188,7 +188,7 @@ class WorkloadRecord(Noun):
     @model_validator(mode="before")
     @classmethod
     def _with_sizes(cls, data: Any) -> Any:
-        """Reads schema 2, where every size is a field of its own."""
+        """Convert schema 2, where every size is a field of its own."""
         if not isinstance(data, dict) or "sizes" in data:
             return data
         own = {
@@ -200,7 +200,7 @@ class WorkloadRecord(Noun):
         return kept | {"sizes": own} if own else data
 
     def of_operation(self, operation: Operation) -> Self:
-        """The same, with the required bytes of one operation alone."""
+        """Return a copy with the required bytes of one operation alone."""
         known = self.required_bytes.get(operation)
         return self.model_copy(
             update={"required_bytes": {} if known is None else {str(operation): known}}
@@ -233,11 +233,11 @@ class CaseResult(Noun):
 
     @property
     def required_bytes(self) -> RequiredBytes | None:
-        """What each step must read and write; `None` where that is not known."""
+        """The bytes that each step must read and write; `None` if unknown."""
         return self.workload.required_bytes.get(self.operation)
 
     def measurement(self, series: Series) -> Measurement | None:
-        """The measurement of a series, or `None` where it was not taken."""
+        """Return the measurement of a series, or `None` if it was not taken."""
         for measurement in self.measurements:
             if measurement.series == series:
                 return measurement

@@ -1,7 +1,7 @@
-"""What makes host code faster or measurements finer where it is available, and whether it was.
+"""Optional accelerators (C, direct launches, CUPTI, NVML, NVTX), and which were in use.
 
-Everything works without these helpers, but other times are measured then. So results say which
-were in use, reports say what fell back, and runs with different ones are not compared.
+Everything works without these helpers, but with different times. Results therefore record which
+were in use, reports list the others, and runs with different helpers are not compared.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Helpers(Noun):
 
 @dataclass(frozen=True)
 class HelperTraits:
-    """What people are told of a helper.
+    """The description of a helper in reports.
 
     Args:
         title: its name.
-        without: what is different without it; a clause.
+        without: the effect of its absence; a clause.
     """
 
     title: str
@@ -62,7 +62,7 @@ HELPER_TRAITS = {
 
 
 def helpers_text(helpers: Helpers) -> str:
-    """Which helpers were in use and which were not, as one short sentence."""
+    """Return one short sentence on the helpers that were in use, and on the others."""
     used: list[str] = []
     unused: list[str] = []
     for traits, helper in _each(helpers):
@@ -72,7 +72,7 @@ def helpers_text(helpers: Helpers) -> str:
 
 
 def fallback_texts(helpers: Helpers | None) -> Iterator[str]:
-    """What is not in use, why as far as that is known, and what that means: a clause per reason."""
+    """Yield a clause per reason: the helpers not in use, the reason if known, and the effects."""
     by_reason: dict[str | None, list[HelperTraits]] = {}
     for traits, helper in _each(helpers) if helpers is not None else ():
         if not helper.in_use:
@@ -86,7 +86,7 @@ def fallback_texts(helpers: Helpers | None) -> Iterator[str]:
 
 
 def helper_differences(base: Helpers | None, other: Helpers | None) -> Iterator[str]:
-    """In which helpers two runs differ, as clauses; a helper that is unknown differs from none."""
+    """Yield a clause for each helper that differs between two runs; unknown ones never differ."""
     if base is None or other is None:
         return
     for name, traits in HELPER_TRAITS.items():
@@ -97,7 +97,7 @@ def helper_differences(base: Helpers | None, other: Helpers | None) -> Iterator[
 
 
 def helper_state(helper: Helper | None) -> str:
-    """A helper's state, such as `not in use (no driver)`."""
+    """Return a helper's state, such as `not in use (no driver)`."""
     if helper is None:
         return "does not apply"
     if helper.in_use:

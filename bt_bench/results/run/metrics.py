@@ -1,10 +1,10 @@
 """The metrics that can be compared: names, units, directions, and smallest differences.
 
-A metric that is measured is a series under a short name: its quantity, and then whatever differs
-from Triton's call on an idle device with a warm L2, after slashes: `gpu_us`, `event_us/busy/cold`,
-`host_us/compiled`. Times that follow each other have a sum, such as `host_us/direct+stage_us`, all
-that a step costs the thread that calls it. Others are counted: `launches`, `compiled_variants`,
-`registers`, `spills`.
+A measured metric is a series under a short name: its quantity, then, after slashes, each condition
+other than Triton's call on an idle device with a warm L2: `gpu_us`, `event_us/busy/cold`,
+`host_us/compiled`. Times that follow each other can be summed: `host_us/direct+stage_us` is the
+full cost of a step for the calling thread. Counted metrics are `launches`, `compiled_variants`,
+`registers` and `spills`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ DEVICE_TICK_US = 0.032
 
 @dataclass(frozen=True)
 class Metric:
-    """Something that is compared.
+    """A metric to compare.
 
     Args:
         name: as in `--metric` and in reports.
-        unit: of its values.
+        unit: unit of its values.
         direction: which way is better.
-        exact: compared without statistics.
+        exact: whether it is compared without statistics.
         floor: an absolute difference that counts as none, in `unit`.
         tick: tick of the clock, in `unit`; 0 if it is negligible.
         series: the measured series, unless the metric is counted or a sum.
-        terms: of a sum, the metrics that are added up, round by round.
+        terms: the metrics that a sum adds up, round by round.
     """
 
     name: str
@@ -63,28 +63,28 @@ class Metric:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is part of another time, and is judged only if it is asked for."""
+        """Return whether it is part of another time, and is judged only on request."""
         return self.series is not None and self.series.quantity.traits.is_part
 
     @property
     def offset(self) -> float:
-        """What is added to both sides of a metric that can be zero, so that they have a ratio.
+        """The offset added to both sides of a metric that can be zero, before taking a ratio.
 
-        It is the metric's floor, so a change from 0 to the floor counts as a factor of two.
+        It equals the metric's floor: a change from 0 to the floor counts as a factor of two.
         """
         may_be_zero = self.series is not None and self.series.quantity.traits.may_be_zero
         return self.floor if may_be_zero else 0.0
 
     def is_primary(self, operation: Operation, device: DeviceKind) -> bool:
-        """Whether a comparison of this operation is decided by it; else it is exploratory.
+        """Return whether it decides comparisons of this operation; else it is exploratory.
 
-        Primary are quantities of Triton's call on an idle device with a warm L2, by the method that
-        they usually have: those that `Quantity` declares as deciding. Counts are exact, so they
-        need no statistics and are always primary.
+        A time is primary if `Quantity` declares it as deciding, and if it is of Triton's call on an
+        idle device with a warm L2, by its usual method. Counts are exact, need no statistics, and
+        are always primary; sums never are.
 
         Args:
-            operation: what was timed.
-            device: where.
+            operation: the timed operation.
+            device: the device that it ran on.
         """
         if self.series is None:
             return not self.terms
@@ -116,14 +116,14 @@ _DEVICE_METHODS = (Method.PROFILER, Method.EVENTS)
 
 
 def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
-    """The method that a metric's name implies; for the kernels of a graph, the graph slope."""
+    """Return the method that a metric's name implies; the graph slope for kernels of a graph."""
     if quantity is Quantity.GPU_US and launch_path is LaunchPath.GRAPH:
         return Method.GRAPH_SLOPE
     return quantity.traits.method
 
 
 def metric_of(series: Series) -> Metric:
-    """The metric that a series is, under its name."""
+    """Return the metric of a series, under its short name."""
     conditions: list[str] = []
     if series.launch_path is not LaunchPath.JIT:
         conditions.append(series.launch_path)
@@ -145,10 +145,11 @@ def metric_of(series: Series) -> Metric:
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """The metric of a name, as in a recording or in `--metric`; names joined by `+` are a sum.
+    """Return the metric of a name, as in a recording or in `--metric`; `+` joins terms of a sum.
 
     Raises:
-        UsageError: when there is none of that name, and for a sum of what are not times.
+        UsageError: for an unknown name, and for a sum with an empty or repeated term, or with one
+            that is not a time.
     """
     if is_sum(name):
         return _sum_named(name)
@@ -174,16 +175,16 @@ def metric_named(name: str) -> Metric:
 
 
 def sums_in(patterns: Sequence[str]) -> list[Metric]:
-    """The sums among patterns of `--metric`, each once, whatever the order of its terms.
+    """Return the sums among patterns of `--metric`, each once, whatever the order of its terms.
 
     Raises:
-        UsageError: for a sum whose terms are not names of times.
+        UsageError: for a sum that is invalid; see `metric_named`.
     """
     return list(dict.fromkeys(metric_named(pattern) for pattern in patterns if is_sum(pattern)))
 
 
 def is_sum(pattern: str) -> bool:
-    """Whether a pattern of `--metric` is a sum."""
+    """Return whether a pattern of `--metric` is a sum."""
     return PLUS in pattern
 
 
@@ -213,15 +214,15 @@ def _sum(terms: tuple[Metric, ...]) -> Metric:
 
 
 def select(names: list[str], patterns: list[str], option: str = "--metric") -> list[str]:
-    """The names that a pattern matches, in their order; all without patterns.
+    """Return the names that a pattern matches, in their order; all without patterns.
 
     Args:
         names: names of the existing metrics.
-        patterns: names, or patterns with `*` and `?`, as `--metric` has them.
-        option: where the patterns are from, for messages.
+        patterns: names, or patterns with `*` and `?`, as in `--metric`.
+        option: the option that has the patterns, for messages.
 
     Raises:
-        UsageError: for a pattern that matches none.
+        UsageError: for a pattern that matches no name.
     """
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

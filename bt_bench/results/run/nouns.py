@@ -63,14 +63,14 @@ class Method(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way is better."""
+    """The better direction of a quantity."""
 
     LOWER = "lower"
     HIGHER = "higher"
 
 
 class Decides(StrEnum):
-    """Where a quantity is primary: one of the few by which a comparison is decided."""
+    """The operations whose comparisons a quantity decides, as one of the few primary ones."""
 
     LAUNCHING = "launching"  # operations that launch on a GPU
     STAGING = "staging"  # operations on the host alone, and everything without a GPU
@@ -78,20 +78,20 @@ class Decides(StrEnum):
 
 @dataclass(frozen=True)
 class Traits:
-    """What is known of a quantity besides its name.
+    """The traits of a quantity.
 
     Args:
-        heading: of its column in tables, in lower case.
+        heading: heading of its column in tables, in lower case.
         meaning: a clause for people, as in `docs/measurement.md`.
-        method: how it is measured, unless a series says otherwise.
+        method: default method of its series.
         direction: which way is better.
-        decides: where it is primary; `None` for one that is exploratory everywhere.
-        on_device: it is a time of the device, which nothing but a GPU has.
-        is_part: it is part of another time, and can grow when that shrinks; so it is judged only if
-            it is asked for.
-        may_be_zero: nothing may be left to measure, as with the gaps of a single operation.
-        tabled: it has a column in the table of times.
-        floor_us: smaller differences count as none, whatever the statistics say.
+        decides: where it is primary; `None` if it is exploratory everywhere.
+        on_device: whether it is a time of the device, which only a GPU has.
+        is_part: whether it is part of another time. It can grow while that shrinks, and is judged
+            only on request.
+        may_be_zero: whether nothing may be left to measure, as with the gaps of a single operation.
+        tabled: whether it has a column in the table of times.
+        floor_us: smaller differences count as none, whatever the statistics show.
     """
 
     heading: str

@@ -1,4 +1,4 @@
-"""The plan of a run: how much is measured, and in which way."""
+"""The plan of a run: the extent, the conditions and the limits of its measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Noun
 
 
 def _including(first: StrEnum) -> AfterValidator:
-    """Refuses a list of conditions that lacks the one that all others are compared with."""
+    """Return a validator that refuses lists without `first`, the condition to compare with."""
 
     def check(values: list[Any], info: ValidationInfo) -> list[Any]:
         if first not in values:

@@ -1,8 +1,8 @@
 """A result file: all cases of one variant in one run, and where they were measured.
 
-Every noun is immutable, has the unit in its name, and holds nothing derived. Raw samples are kept,
-so that new figures can be computed from old runs. A value that was not
-measured is absent or `None`, never 0.
+Every noun is immutable, has units in its names, and holds nothing derived. Raw samples are kept:
+new figures can be computed from old runs. A value that was not measured is absent or `None`,
+never 0.
 """
 
 from __future__ import annotations

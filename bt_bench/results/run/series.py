@@ -22,7 +22,7 @@ def series_of(
     l2: Cache = Cache.HOT,
     method: Method | None = None,
 ) -> Series:
-    """The series of a quantity: by default of Triton's call, on an idle device with a warm L2."""
+    """Return a series of a quantity: by default, Triton's call on an idle device with a warm L2."""
     return Series(
         quantity=quantity,
         method=method or quantity.traits.method,
@@ -33,7 +33,7 @@ def series_of(
 
 
 def place_of(series: Series) -> tuple[int, ...]:
-    """Key to sort series by: quantity, then launch path, load, L2 and method."""
+    """Return a sort key of a series: quantity, then launch path, load, L2 and method."""
     parts = (series.quantity, series.launch_path, series.load, series.l2, series.method)
     return tuple(_PLACES[part] for part in parts)
 

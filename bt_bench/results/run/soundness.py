@@ -1,11 +1,11 @@
-"""Finds problems of a result whose values all have the right type.
+"""Checks of a result beyond the types of its values.
 
-These are lists that do not fit together, and figures that cannot have been measured or counted.
+They find lists that do not fit together, and figures that cannot have been measured or counted.
 Only differences of two times may be negative (`difference_us` of a control, delays of an
 injection). Any time may be zero: `gap_us` of a step with a single operation, device times of steps
-that launch nothing, and a graph slope that noise would have made negative. So zero is allowed, and
-`bt_bench.analysis.compare.estimating` handles it where a ratio is needed. But a value between zero
-and many orders of magnitude below the resolution of any clock is not a time.
+that launch nothing, and a graph slope that noise would have made negative.
+`bt_bench.analysis.compare.estimating` handles zeros where a ratio is needed. A nonzero value many
+orders of magnitude below the resolution of any clock is not a time.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ MOST_COUNT = 2**53
 
 
 def problems(result: VariantResult) -> Iterator[str]:
-    """Problems that types do not catch, each with its JSON path."""
+    """Yield problems that types do not catch, each with its JSON path."""
     yield from header_problems(result, [case.key for case in result.cases])
     for index, case in enumerate(result.cases):
         yield from case_problems(f"$.cases[{index}]", case)
 
 
 def header_problems(header: VariantResult, keys: Sequence[str]) -> Iterator[str]:
-    """As `problems`, for all but the cases themselves.
+    """Yield the problems outside of the cases; see `problems`.
 
     Args:
-        header: the result; its cases are not looked at.
+        header: the result; its cases are ignored.
         keys: keys of its cases.
     """
     yield from _repeated("$.cases", "key", keys)
@@ -62,13 +62,12 @@ def header_problems(header: VariantResult, keys: Sequence[str]) -> Iterator[str]
 
 
 def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None) -> Iterator[str]:
-    """As `problems`, for one case.
+    """Yield the problems of one case; see `problems`.
 
     Args:
         path: JSON path of the case.
         case: the case.
-        samples: `flat_samples` of its measurements, if they are at hand, so that they need not be
-            gathered twice.
+        samples: `flat_samples` of its measurements, if they are already gathered.
     """
     expected = f"{case.operation}/{case.case}"
     if case.key != expected:
@@ -97,18 +96,18 @@ def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None
 
 
 def are_times(samples: FloatArray, axis: tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
-    """Whether values are possible times, zero included; along some axes or for all."""
+    """Return whether values are possible times, zero included; along some axes or for all."""
     possible = (samples >= LEAST_TIME_US) & (samples <= MOST_TIME_US) | (samples == 0)
     whole: npt.NDArray[np.bool_] = possible.all(axis=axis)
     return whole
 
 
 def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]:
-    """Each value that no clock can have measured, with its JSON path.
+    """Yield a message with JSON path for each value that no clock can have measured.
 
     Args:
         path: JSON path of the values.
-        values: in µs; `None` where nothing was measured.
+        values: in µs; `None` if nothing was measured.
     """
     for number, value in enumerate(values):
         if value is not None and value != 0 and not LEAST_TIME_US <= value <= MOST_TIME_US:
@@ -119,7 +118,7 @@ def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]
 
 
 def flat_samples(measurements: Sequence[Measurement]) -> FloatArray:
-    """All samples of measurements, one row after another, in µs."""
+    """Return all samples of measurements in µs as a flat array, one row after another."""
     rows = chain.from_iterable(measurement.samples for measurement in measurements)
     return np.fromiter(chain.from_iterable(rows), np.float64)
 
@@ -193,7 +192,7 @@ def _name(series: Series) -> str:
 
 
 def _uneven(path: str, log: RoundLog) -> Iterator[str]:
-    """Lists of the log whose length differs from that of `kind`."""
+    """Yield a problem for each list of the log that is not as long as `kind`."""
     lists: dict[str, Sequence[object]] = {
         "instance": log.instance,
         "place": log.place,
@@ -228,7 +227,7 @@ def _unsound_measurements(
 
 
 def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> Iterator[str]:
-    """Checks that rounds ascend, are in the log, and count."""
+    """Yield a problem for each round that does not ascend, is not in the log, or was discarded."""
     if _are_sound(rounds, log):
         return  # as nearly always
     for index, (before, number) in enumerate(pairwise(rounds), start=1):
@@ -245,7 +244,7 @@ def _unsound_rounds(path: str, rounds: Sequence[int], log: RoundLog | None) -> I
 
 
 def _are_sound(rounds: Sequence[int], log: RoundLog | None) -> bool:
-    """The same without a reason, many times faster."""
+    """Return whether `_unsound_rounds` would find nothing; many times faster."""
     if not all(map(lt, rounds, islice(rounds, 1, None))):
         return False
     if log is None or not rounds:
@@ -254,7 +253,7 @@ def _are_sound(rounds: Sequence[int], log: RoundLog | None) -> bool:
 
 
 def _uneven_samples(path: str, measurement: Measurement, num_steps: int) -> Iterator[str]:
-    """Checks that each row of samples is as long as `per` says."""
+    """Yield a problem for each row of samples whose length does not fit `per`."""
     rows = measurement.samples
     in_steps = measurement.per == "step"
     expected = num_steps if in_steps else 1

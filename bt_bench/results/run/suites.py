@@ -1,4 +1,4 @@
-"""What results keep of the suite that they are of, so that they can be read without it."""
+"""The description of a suite in its results, which makes them readable without the suite."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SuiteInfo(Noun):
 
 
 def suite_name(suite: SuiteInfo | None) -> str:
-    """The name of a result's suite; results of schema 2 name none."""
+    """Return the name of a result's suite; the default one if it names none, as in schema 2."""
     return DEFAULT_SUITE if suite is None else suite.name
 
 
@@ -59,7 +59,7 @@ def _of_default() -> dict[str, Operation]:
 
 
 def operations_of(suite: SuiteInfo | None) -> Mapping[str, Operation]:
-    """The operations of a result's suite by name; of the default suite where it names none."""
+    """Return the operations of a result's suite by name; the default suite's if it names none."""
     if suite is None:
         return _of_default()
     return {
@@ -71,7 +71,7 @@ def operations_of(suite: SuiteInfo | None) -> Mapping[str, Operation]:
 
 
 def in_report_order(suite: SuiteInfo | None) -> list[Operation]:
-    """The operations in the order of reports: those that a suite lists first, then the others."""
+    """Return the operations in the order of reports: the `first` ones, then the others."""
     known = operations_of(suite)
     if suite is None:
         module = importlib.import_module(f"bt_bench.suites.{DEFAULT_SUITE}.operations")
@@ -82,5 +82,5 @@ def in_report_order(suite: SuiteInfo | None) -> list[Operation]:
 
 
 def context_of(suite: SuiteInfo | None) -> dict[str, object]:
-    """The context in which the operations of a result are read."""
+    """Return the context for validating the operations of a result."""
     return {"operations": operations_of(suite)}
