@@ -1,4 +1,4 @@
-"""The call that each operation is, on the tables of a variant."""
+"""Calls that perform the suite's operations on a variant's tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from bt_bench.suites.block_tables.inputs import StepInputs, staging_call
 
 
 def stage(tables: Any, step: StepInputs) -> None:
-    """Stages the writes of a step."""
+    """Stage the writes of a step."""
     staging_call(tables, step.appends, step.batched)()
 
 
 def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], object]:
-    """The call that performs an operation on a step, ready to be made.
+    """Return the call that performs an operation on a step, without making it.
 
-    Only a step that needs an optional argument passes it: variants without the feature lack it.
+    Optional arguments are passed only if the step needs them: variants without the feature lack
+    them.
     """
     reqs, tokens = step.num_reqs_padded, step.num_tokens_padded
     batch = step.idx_mapping, step.query_start_loc, step.positions

@@ -1,4 +1,4 @@
-"""How variants of block tables are driven: what each operation calls, with which arguments."""
+"""The driver of block-table variants: their set-up, calls, and state."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _APPLY_FIRST = (operations.GATHER, operations.SLOTS, operations.GATHER_SLOTS)
 
 
 class TableDriver(Driver):
-    """Block tables of a variant, with what the setup of a workload wrote into them.
+    """A variant's block tables, filled by the setup of a workload.
 
     Args:
-        variant: its class.
+        variant: class of the variant.
         workload: sizes and setup.
         device: where the tables live.
-        start: a snapshot from after the setup, in place of staging it again.
+        start: a snapshot from after the setup, restored instead of staging the setup again.
     """
 
     trial = TableTrial
@@ -63,8 +63,9 @@ class TableDriver(Driver):
     ) -> TableDriver:
         """See the base class.
 
-        Staging all that requests own takes pinned memory, and 12 processes that did so for each of
-        their instances waited for the driver a third of the time that they took to set up.
+        Restoring the first instance's snapshot avoids staging all owned blocks, which takes pinned
+        memory: 12 processes that staged them for every instance spent a third of their set-up time
+        waiting for the GPU's driver.
         """
         return cls(variant, workload, device, first._start)
 
@@ -82,36 +83,36 @@ class TableDriver(Driver):
         self.tables.restore(self._start)
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
-        """What was staged has to be applied before what reads the tables by a call of its own."""
+        """Apply staged writes before an operation that reads the tables without applying them."""
         if operation in _APPLY_FIRST:
             self.tables.apply_staged_writes()
 
     def finish(self, operation: Operation) -> None:
-        """What was staged has to be applied before the next step."""
+        """Apply the writes that `stage` left, before the next step."""
         if operation == operations.STAGE:
             self.tables.apply_staged_writes()
 
     def may_be_empty(self, operation: Operation, step: StepInputs) -> bool:
-        """See the base class: only where there is nothing to apply."""
+        """See the base class: only an apply of nothing."""
         staged = any(any(map(len, append.block_ids)) for append in step.appends)
         return operation == operations.APPLY and not staged
 
     def undo(self) -> Callable[[], object]:
-        """Staging the same writes again needs the block counts from before them."""
+        """Return a call that resets the block counts, as staging the same writes again requires."""
         num_blocks = self.tables.num_blocks
-        # The quickest way to call `num_blocks[...] = before`: it runs within a timed region.
+        # The quickest form of `num_blocks[...] = before`, since it runs within a timed region.
         return partial(num_blocks.__setitem__, ..., np.array(num_blocks))
 
     @classmethod
     def with_other_contents(cls, workload: Workload, rng: np.random.Generator) -> Workload:
-        """See the base class: with other block ids, so that all results differ."""
+        """See the base class: other block ids make all results differ."""
         return relabel(workload, rng)
 
     def take(self, workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
         self.tables.restore(self._start)
         written: set[int] = set()
-        for append in workload.setup:  # over what the rows hold
+        for append in workload.setup:  # over the present contents of the rows
             overwrite = append.overwrite or append.row not in written
             written.add(append.row)
             lists = copied(append).block_ids
@@ -123,9 +124,9 @@ class TableDriver(Driver):
         ]
 
     def replayed(self, call: Callable[[], object]) -> None:
-        """Tables do not see which rows a graph fills.
+        """Set `num_dirty_rows` after the replay of a gather: tables do not see which rows it fills.
 
-        Tables that take a capture for a call need not be told, and are not.
+        Tables that count a capture as a call need no such correction, and get none.
         """
         if not isinstance(call, partial) or "out" in call.keywords:
             return

@@ -1,4 +1,4 @@
-"""The inputs of the steps of a workload, on their device, and how writes are staged there."""
+"""The inputs of a workload's steps on their device, and the calls that stage writes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bt_bench.suites.block_tables.workloads import Append, Step, Workload
 
 @dataclass(frozen=True)
 class CustomOutputs:
-    """Buffers of a caller, which gather and slots write in place of the persistent ones.
+    """A caller's buffers, which gather and slots write in place of the persistent ones.
 
     They serve all steps of a workload, so most steps fill only part of them.
 
     Args:
         block_tables: per group, int32 `[rows, width]`.
-        addresses: `[G]` uint64 on the device, where a captured graph needs them: the addresses of
-            the tables. `None`: the variant has to find them.
+        addresses: `[G]` uint64, the addresses of the tables, on the device, where a captured graph
+            needs them. `None`: the variant must find them.
         slot_mappings: int64 `[G, tokens]`.
     """
 
@@ -36,8 +36,8 @@ class StepInputs:
     """One step with its arrays on the device, where an engine has them already.
 
     Args:
-        appends: staged before the step; `batched` has them for `append_many`, so no list is made
-            while staging is timed.
+        appends: staged before the step; `batched` holds them for `append_many`, made before
+            staging is timed.
         idx_mapping: `[R]` int32 or int64.
         query_start_loc: `[R + 1]` int32.
         positions: `[T]` int64, or longer.
@@ -58,12 +58,12 @@ class StepInputs:
     batched: BatchedAppends = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Makes the lists for `append_many`."""
+        """Make the lists for `append_many`."""
         object.__setattr__(self, "batched", BatchedAppends.of(self.appends))
 
 
 def inputs_on(device: torch.device, workload: Workload) -> list[StepInputs]:
-    """The steps of a workload on a device; arms of one case share them."""
+    """Return the steps of a workload on a device; arms of one case share them."""
     outputs = outputs_on(device, workload)
     return [step_on(device, workload, step, outputs=outputs) for step in workload.steps]
 
@@ -75,14 +75,14 @@ def step_on(
     spare: int = 0,
     outputs: CustomOutputs | None = None,
 ) -> StepInputs:
-    """One step on a device, copied so that a variant that writes to its inputs harms no other.
+    """Copy a step to a device: a variant that writes to its inputs then harms no other.
 
     Args:
         device: where the tensors go.
-        workload: for the dtype of `idx_mapping`.
+        workload: gives the dtype of `idx_mapping`.
         step: the step.
         spare: garbage elements after the positions, whose buffer may be longer than T.
-        outputs: from `outputs_on`.
+        outputs: the result of `outputs_on`.
     """
     positions = np.concatenate([step.positions, np.arange(spare, dtype=np.int64)])
     index_dtype = getattr(torch, workload.idx_mapping_dtype)
@@ -102,12 +102,12 @@ def step_on(
 def outputs_on(
     device: torch.device, workload: Workload, spare: int = 0, *, addressed: bool = True
 ) -> CustomOutputs | None:
-    """Buffers for the custom outputs of a workload; `None` where it has none.
+    """Make the buffers for the custom outputs of a workload; `None` if it has none.
 
     Args:
         device: where they go.
         workload: the buffers have room for its largest padded step.
-        spare: additional rows and slots; and slots between those of one group and the next.
+        spare: additional rows and slots, and slots in the gap between one group and the next.
         addressed: whether to put the addresses on the device.
     """
     if not workload.custom_outputs:
@@ -129,11 +129,11 @@ def outputs_on(
 
 @dataclass(frozen=True)
 class BatchedAppends:
-    """Appends as a scheduler holds them, and as `append_many` takes them: a list per argument.
+    """Appends as a scheduler holds them and `append_many` takes them: a list per argument.
 
     Args:
         rows: request row, one per append.
-        block_ids: per append its lists of block ids, one per group; shared with the appends.
+        block_ids: per append, its lists of block ids, one per group; shared with the appends.
         overwrite: one per append.
     """
 
@@ -143,7 +143,7 @@ class BatchedAppends:
 
     @classmethod
     def of(cls, appends: Sequence[Append]) -> BatchedAppends:
-        """Converts appends, in their order."""
+        """Convert appends, in order."""
         return cls(
             [append.row for append in appends],
             [append.block_ids for append in appends],
@@ -152,18 +152,18 @@ class BatchedAppends:
 
 
 def copied(append: Append) -> Append:
-    """A copy with its own lists."""
+    """Return a copy with its own lists."""
     return replace(append, block_ids=tuple(list(ids) for ids in append.block_ids))
 
 
 def append_many_of(tables: Any) -> Callable[..., object] | None:
-    """The method that stages all requests of a step in one call, or `None`."""
+    """Return the method that stages all requests of a step in one call, or `None`."""
     append_many: Callable[..., object] | None = getattr(tables, "append_many", None)
     return append_many if callable(append_many) else None
 
 
 def append_each(tables: Any, appends: Sequence[Append]) -> None:
-    """Stages writes one call at a time."""
+    """Stage writes one call at a time."""
     append_block_ids = tables.append_block_ids
     for append in appends:
         append_block_ids(append.row, append.block_ids, append.overwrite)
@@ -172,14 +172,14 @@ def append_each(tables: Any, appends: Sequence[Append]) -> None:
 def staging_call(
     tables: Any, appends: Sequence[Append], batched: BatchedAppends
 ) -> Callable[[], object]:
-    """The call that stages the writes of a step, ready to be made.
+    """Return the call that stages the writes of a step, without making it.
 
-    It calls `append_many` if the tables have it, else it loops over the requests.
+    It calls `append_many` if the tables have it; otherwise, it loops over the requests.
 
     Args:
-        tables: of a variant.
-        appends: what is staged.
-        batched: the same, made before, so that no list is made while staging is timed.
+        tables: a variant's tables.
+        appends: the writes to stage.
+        batched: the same writes as lists, made before staging is timed.
     """
     append_many = append_many_of(tables)
     if append_many is None:

@@ -1,4 +1,4 @@
-"""What can be timed; `docs/block-tables.md` defines each operation, in this order."""
+"""The operations that can be timed; `docs/block-tables.md` defines each, in this order."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ STEP = Operation(
 OPERATIONS = (STAGE, APPLY, GATHER, SLOTS, GATHER_SLOTS, STEP)
 BY_NAME = {str(operation): operation for operation in OPERATIONS}
 DEFAULTS = (GATHER_SLOTS, STEP)
-"""Those that a config measures if it names none; reports list them first."""
+"""The operations that a config measures if it names none; reports list them first."""

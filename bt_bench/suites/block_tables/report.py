@@ -1,4 +1,4 @@
-"""The report of `bt-bench workload`: what a workload is like, before anything is timed."""
+"""The report of `bt-bench workload`: figures of a workload, before anything is timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")
 
 
 def workload_document(name: str, description: Description) -> Document:
-    """Everything that `describe` found, as a table per sequence of steps."""
+    """Build the document of a description, with a table per sequence of steps."""
     return Document(
         title=f"{name} ({description.kind})",
         lead=(Bullets(tuple(_facts(description))),),

@@ -1,4 +1,4 @@
-"""What sizes of tables that are far too large would need."""
+"""Notes on the memory that far too large tables would need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bt_bench.base import format_bytes
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS
 
-# Sizes that tables grow with, and what they are where a case does not say.
+# Sizes that tables grow with, and their values where a case gives none.
 _SIZES = {
     "groups": 1,
     "block_size": 16,
@@ -21,7 +21,7 @@ _SIZES = {
 
 
 def memory_note(key: str, value: int, given: Mapping[str, object]) -> str:
-    """A note on the memory of tables of an absurd size, given the case's other sizes."""
+    """Return a note on the memory of tables of an absurd size, given the case's other sizes."""
     if key not in _SIZES or not MAX_REQS <= value < 10**18:
         return ""
     sizes = dict(_SIZES)

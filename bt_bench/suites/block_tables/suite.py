@@ -1,4 +1,4 @@
-"""The suite of block tables, as the harness sees it."""
+"""The suite of block tables: the harness's entry point to it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BlockTableSuite(Suite):
         return ("window.name",) if key == "window.at" else replaced
 
     def tells_apart(self, named: Collection[str], key: str, values: Sequence[object]) -> bool:
-        """See the base class: the number of groups tells most lists of block sizes apart."""
+        """See the base class: the number of groups distinguishes most lists of block sizes."""
         lengths = {len(sizes) for sizes in values if isinstance(sizes, list)}
         return key == "block_size" and "groups" in named and len(lengths) == len(values)
 

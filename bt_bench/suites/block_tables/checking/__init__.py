@@ -1,1 +1,1 @@
-"""What a variant of block tables is checked for, beside the reference."""
+"""Checks of block-table variants against the reference."""

@@ -1,4 +1,4 @@
-"""Compares the buffers and results of a variant with those of the reference, whole and exactly."""
+"""Exact comparison of a variant's buffers and results with the reference's."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bt_bench.suites.block_tables.workloads import Step
 from bt_bench.worker.checking.comparing import compare_exactly, compare_view, kind_of
 
 COMPARED = ["block_tables", "input_block_tables", "slot_mappings", "num_blocks", "inputs"]
-"""What every passed check has compared, by the names in a report."""
+"""Names, as in reports, of everything that a passed check has compared."""
 
 CUSTOM_OUTPUTS = "custom_outputs"
-"""What it has also compared if the workload has them."""
+"""Name added to `COMPARED` if the workload has custom outputs."""
 
 Buffers = dict[str, torch.Tensor]
 
@@ -27,7 +27,7 @@ SPOILED = -7  # no block id that a check stages
 
 
 def tensors_of(tables: Any) -> Buffers:
-    """The tensors of a variant or the reference that calls write, by name."""
+    """Return the tensors that calls write, by name, of a variant or the reference."""
     named = {"slot_mappings": tables.slot_mappings}
     for group, table in enumerate(tables.block_tables):
         named[f"block_tables[{group}]"] = table
@@ -39,13 +39,13 @@ def tensors_of(tables: Any) -> Buffers:
 def buffers_of(
     tables: Any, outputs: CustomOutputs | None = None, tensors: Buffers | None = None
 ) -> Buffers:
-    """All buffers of a variant or the reference by name, including those passed by the caller.
+    """Return all buffers of a variant or the reference by name, including the caller's.
 
     Args:
-        tables: of a variant or the reference.
-        outputs: those passed by the caller.
-        tensors: from `tensors_of` before the call that wrote them, so that nothing is worked out
-            only when somebody asks for them; `None`: the tables are asked.
+        tables: a variant's or the reference's.
+        outputs: the buffers passed by the caller.
+        tensors: the result of `tensors_of` from before the call that wrote them: a variant cannot
+            put off work until its tensors are looked up. `None`: look them up in `tables` now.
     """
     named = dict(tensors or tensors_of(tables))
     named["num_blocks"] = torch.from_numpy(np.array(tables.num_blocks, dtype=np.int64))
@@ -57,17 +57,17 @@ def buffers_of(
 
 
 def copies_on(device: torch.device, buffers: Buffers) -> Buffers:
-    """Copies of buffers on a device."""
+    """Return copies of buffers on a device."""
     return {name: buffer.to(device, copy=True) for name, buffer in buffers.items()}
 
 
 def addresses_of(tables: Any) -> dict[str, int]:
-    """Addresses of the outputs, which a captured CUDA graph would hold."""
+    """Return the addresses of the outputs, which a captured CUDA graph would hold."""
     return {name: buffer.data_ptr() for name, buffer in tensors_of(tables).items()}
 
 
 def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
-    """Fills all outputs with a value, so that elements left unwritten show."""
+    """Fill all outputs with a value, to expose elements left unwritten."""
     for table in tables.input_block_tables:
         table.fill_(value)
     tables.slot_mappings.fill_(value)
@@ -84,7 +84,7 @@ def compare_buffers(
     outputs: CustomOutputs | None = None,
     tensors: Buffers | None = None,
 ) -> None:
-    """Compares every element of every buffer; see `buffers_of`.
+    """Compare every element of every buffer; see `buffers_of`.
 
     Raises:
         MismatchError: naming the first buffer that differs, and its first element.
@@ -95,14 +95,14 @@ def compare_buffers(
 
 
 def compare_addresses(before: dict[str, int], tables: Any) -> None:
-    """Checks that the outputs have kept their addresses."""
+    """Check that the outputs have kept their addresses."""
     for name, address in addresses_of(tables).items():
         if address != before.get(name):
             raise MismatchError(f"{name} has moved; expected it to keep its address")
 
 
 def compare_results(results: Sequence[tuple[str, Any]], tables: Any, step: StepInputs) -> None:
-    """Checks that operations returned views of the buffers they wrote, in padded sizes."""
+    """Check that operations returned views of the buffers they wrote, in padded sizes."""
     for operation, result in results:
         if operation in (operations.STAGE, operations.APPLY):
             continue
@@ -120,7 +120,7 @@ def compare_results(results: Sequence[tuple[str, Any]], tables: Any, step: StepI
 
 
 def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
-    """Checks that the methods for dummy outputs returned views of the persistent buffers."""
+    """Check that the methods for dummy outputs returned views of the persistent buffers."""
     written = [table[:num_reqs] for table in tables.input_block_tables]
     _compare_table_views("get_dummy_block_tables", views, written)
     wanted = tables.slot_mappings[:, :num_tokens]
@@ -128,7 +128,7 @@ def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_toke
 
 
 def compare_inputs(given: Step, step: StepInputs) -> None:
-    """Checks that the inputs of a step were not changed."""
+    """Check that the inputs of a step were not changed."""
     for name in ("idx_mapping", "query_start_loc", "positions", "num_computed_tokens"):
         tensor, wanted = getattr(step, name), getattr(given, name)
         if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
@@ -137,20 +137,20 @@ def compare_inputs(given: Step, step: StepInputs) -> None:
 
 
 def compare_appends(given: Step, step: StepInputs) -> None:
-    """Checks that the staged lists were not changed."""
+    """Check that the staged lists were not changed."""
     for append, wanted in zip(step.appends, given.appends, strict=True):
         if append.block_ids != wanted.block_ids:
             raise MismatchError(
                 f"new_block_ids of row {append.row} were changed; expected them to be only read"
             )
-    # The lists of block ids are those of the appends, which were just compared.
+    # `batched` shares its lists of block ids with the appends, which were just compared.
     if step.batched != BatchedAppends.of(step.appends):
         raise MismatchError("a list of append_many was changed; expected it to be only read")
 
 
 @contextmanager
 def spoiled_appends(step: StepInputs) -> Iterator[None]:
-    """Overwrites the lists after staging, as an engine that reuses them may."""
+    """Overwrite the staged lists within the context, as an engine that reuses them may."""
     lists = [ids for append in step.appends for ids in append.block_ids]
     before = [list(ids) for ids in lists]
     for ids in lists:
@@ -171,13 +171,13 @@ def _compare_output_addresses(outputs: CustomOutputs | None) -> None:
 
 
 def _tables_written(tables: Any, step: StepInputs) -> list[torch.Tensor]:
-    """The views that a gather must return."""
+    """Return the views that a gather must return."""
     written = tables.input_block_tables if step.outputs is None else step.outputs.block_tables
     return [table[: step.num_reqs_padded] for table in written]
 
 
 def _slots_written(tables: Any, step: StepInputs) -> torch.Tensor:
-    """The view that slots must be returned as."""
+    """Return the view of the slots that an operation must return."""
     written = tables.slot_mappings if step.outputs is None else step.outputs.slot_mappings
     return written[:, : step.num_tokens_padded]
 

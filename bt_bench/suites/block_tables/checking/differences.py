@@ -1,8 +1,8 @@
-"""How opponents are checked, whose results may differ from ours or be undefined where ours are not.
+"""Checks of opponents, whose results may differ from ours or be undefined where ours are not.
 
-Their inputs are kept within what they define, or they are not run. Where they define a result
-differently, they must give exactly that. This applies only to classes that were loaded as
-opponents; for all other variants there is no difference, whatever they derive from.
+An opponent's inputs are kept within its definitions, or it is not run. Where it defines a result
+differently, it must return exactly that result. This applies only to classes loaded as
+opponents; all other variants have no differences, whatever they derive from.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _WRAPS_AT = 2**32
 
 
 def differences_of(variant: object) -> Differences:
-    """The differences of a variant or of its tables; none unless it is an opponent."""
+    """Return the differences of a variant or of its tables; none unless it is an opponent."""
     kind = variant if isinstance(variant, type) else type(variant)
     return _differences_of(kind)
 
 
 def undefined_on(variant: type[Any], workload: Workload) -> str | None:
-    """What an opponent leaves undefined on a workload, as the reason not to run it; or `None`."""
+    """Return why an opponent's results on a workload are undefined; `None` if it can run it."""
     differences = differences_of(variant)
     found = []
     if WRITES_TO_A_ROW in differences and _merged(workload) is not workload:
@@ -59,7 +59,7 @@ def undefined_on(variant: type[Any], workload: Workload) -> str | None:
 
 
 def tamed(workload: Workload, differences: Differences) -> Workload:
-    """A workload like the given one, without what some opponent leaves undefined.
+    """Return a workload like the given one, without anything that some opponent leaves undefined.
 
     Several writes to a row in a step become one equivalent write, and positions are moved inside
     every row. A workload that needs neither is returned unchanged.
@@ -79,13 +79,13 @@ def as_defined(
     num_reqs: int,
     written: slice = slice(0, 0),
 ) -> Buffers:
-    """What a variant's buffers must hold: the same as the reference's, except for an opponent.
+    """Return the contents required of a variant's buffers: the reference's, adapted to an opponent.
 
     Args:
-        differences: of the variant.
-        tables: the variant.
-        expected: the reference's.
-        poison_value: what outputs held before.
+        differences: the variant's differences.
+        tables: the variant's tables.
+        expected: the reference's buffers.
+        poison_value: the value of all outputs before the step.
         num_reqs: R.
         written: slots from the last token to the length of `positions`.
     """
@@ -105,7 +105,7 @@ def as_defined(
 
 
 def as_returned(differences: Differences, step: StepInputs) -> StepInputs:
-    """The step with the sizes of the views that an opponent returns."""
+    """Return the step with the sizes of the views that an opponent returns."""
     if ROWS_KEPT in differences:
         step = replace(step, num_reqs_padded=len(step.idx_mapping))
     if SLOTS_KEPT in differences:
@@ -114,7 +114,7 @@ def as_returned(differences: Differences, step: StepInputs) -> StepInputs:
 
 
 def _wrapped(slots: Any, layout: TableLayout) -> Any:
-    """`[G, T]` slots, with block id times block size wrapped to int32."""
+    """Return `[G, T]` slots, with block id times block size wrapped to int32."""
     sizes = slots.new_tensor(layout.block_sizes).unsqueeze(1)
     offsets = slots % sizes
     products = (slots - offsets + _WRAPS_AT // 2) % _WRAPS_AT - _WRAPS_AT // 2
@@ -122,7 +122,7 @@ def _wrapped(slots: Any, layout: TableLayout) -> Any:
 
 
 def _merged(workload: Workload) -> Workload:
-    """The workload with at most one write to a row in a step."""
+    """Return the workload with at most one write to a row in a step."""
     setup = _merge(workload.setup)
     steps = [replace(step, appends=_merge(step.appends)) for step in workload.steps]
     before = [len(appends) for appends in _all_appends(workload.setup, workload.steps)]
@@ -147,7 +147,7 @@ def _merge(appends: tuple[Append, ...]) -> tuple[Append, ...]:
 
 
 def _kept_inside(workload: Workload) -> Workload:
-    """The workload with all positions inside the rows of all groups."""
+    """Return the workload with all positions inside the rows of all groups that have slots."""
     layout = workload.layout
     lengths = [
         width * tokens
@@ -168,7 +168,7 @@ def _kept_inside(workload: Workload) -> Workload:
 
 
 def _has_one_length(layout: TableLayout) -> bool:
-    """Whether there is a length that makes all rows as wide as they are."""
+    """Return whether a single length, in tokens, gives every row its width."""
     sizes = list(zip(layout.widths, layout.block_sizes, strict=True))
     longest = min(width * size for width, size in sizes)
     return all((width - 1) * size < longest for width, size in sizes)

@@ -1,4 +1,4 @@
-"""The ways to stage a step's writes, which must all be equivalent."""
+"""Equivalent ways to stage a step's writes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class StagingWay:
     """A way to stage.
 
     Args:
-        title: what messages call it; empty for the way that is timed.
-        stage: stages the writes of a step in some tables.
+        title: name in messages; empty for the way that is timed.
+        stage: stages the writes of a step in the given tables.
     """
 
     title: str
@@ -39,9 +39,9 @@ def _many(tables: Any, appends: Sequence[Append]) -> None:
 
 
 def _mixed(tables: Any, step: StepInputs) -> None:
-    """Stages a third of the requests in one call, a third one by one, and the rest in one call.
+    """Stage a third of the requests in one call, a third one by one, and the rest in one call.
 
-    So writes to the same row can come from both kinds of call.
+    Writes to one row can thus come from both kinds of call.
     """
     appends = step.appends
     first = (len(appends) + 2) // 3
@@ -52,7 +52,7 @@ def _mixed(tables: Any, step: StepInputs) -> None:
 
 
 TIMED = StagingWay("", stage)
-# The one that is timed comes first, since many windows have only one step.
+# The timed way comes first, since many windows have only one step.
 BOTH = (
     TIMED,
     StagingWay("append_block_ids", _each),
@@ -61,10 +61,10 @@ BOTH = (
 
 
 def staging_way(tables: Any, turn: int) -> StagingWay:
-    """How a step is staged: tables that have both ways get each in turn, and then both mixed.
+    """Return the way to stage a step; tables with `append_many` take those in `BOTH` in turn.
 
     Args:
-        tables: of the variant.
-        turn: counts steps; at 0 it is the way that is timed.
+        tables: the variant's tables.
+        turn: number of the step; at 0 the way is the timed one.
     """
     return TIMED if append_many_of(tables) is None else BOTH[turn % len(BOTH)]

@@ -1,9 +1,9 @@
 """A check of block tables: fresh inputs, poisoned outputs, every step compared as a whole.
 
-Before the first step the source tables are filled with garbage and all block ids are replaced by
-others, large ones too; before each step the outputs are poisoned. After it the source tables, input
-tables, slot mappings and block counts are compared whole, as are the results of the calls and the
-inputs. After the window dummy outputs, a refused append and `restore` are tried.
+Before the first step, the source tables are filled with garbage, and all block ids are replaced by
+others, large ones included. Before each step, the outputs are poisoned. After each step, the source
+tables, input tables, slot mappings and block counts are compared whole, as are the results of the
+calls and the inputs. After the window, dummy outputs, a refused append and `restore` are tried.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS
 from bt_bench.suites.block_tables.workloads import Append, Workload
 
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
-DUMMY_POISON = -1000  # what outputs hold before they are emptied
+DUMMY_POISON = -1000  # value of outputs before they are emptied
 SPARE_OUTPUTS = 2  # rows and slots that no step reads, in buffers that the caller gives
 
 
@@ -66,11 +66,11 @@ class Subject:
     """Tables under check.
 
     Args:
-        tables: of a variant.
-        differences: by which it is checked.
-        outputs: of the caller, where the workload has them.
-        tensors: that calls write, as they were when it was set up.
-        addresses: of the outputs when it was set up; empty: they are not compared.
+        tables: a variant's tables.
+        differences: the variant's own definitions, which its check applies.
+        tensors: the tensors that calls write, as found at set-up.
+        outputs: the caller's buffers, where the workload has them.
+        addresses: the addresses of the outputs at set-up; empty: they are not compared.
         start: snapshot from before the first step.
     """
 
@@ -84,7 +84,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Expected:
-    """What all buffers must hold after a step, if outputs held the poison before."""
+    """The required contents of all buffers after a step whose outputs held the poison before."""
 
     buffers: Buffers
     poison: int
@@ -95,10 +95,10 @@ class TableTrial(Trial):
 
     Args:
         reference: class of the reference.
-        workload: what is checked.
+        workload: the workload under check.
         device: where the variants live.
-        rng: for garbage, poison and ids; `None`: on the inputs that were timed.
-        paths: not used, since the calls of each path do the same whole step.
+        rng: source of garbage, poison and ids; `None`: the inputs are the timed ones.
+        paths: not used, since the calls of each path perform the same whole step.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class TableTrial(Trial):
         return self._way(subject, index).title
 
     def _way(self, subject: Subject, index: int) -> StagingWay:
-        # On the inputs that were timed, steps are also staged as they were timed.
+        # On the timed inputs, steps are also staged as they were timed.
         return staging_way(subject.tables, 0 if self._rng is None else index)
 
     def step(
@@ -184,7 +184,7 @@ class TableTrial(Trial):
     ) -> None:
         """See the base class."""
         given = self._workload.steps[index]
-        # Its own inputs, so that one variant cannot spoil those of another.
+        # Each variant gets inputs of its own: none can spoil another's.
         step = inputs or step_on(
             self._device,
             self._workload,
@@ -229,7 +229,7 @@ class TableTrial(Trial):
         """See the base class: dummy outputs, a refused append, and `restore`."""
         layout = self._workload.layout
         most_reqs, most_tokens = layout.max_num_reqs, layout.max_num_batched_tokens
-        # The second call must empty what the first one left to be filled.
+        # The caller may fill the rows of the first call; the second call must empty them.
         for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
             expected = copies_on(self._device, _expected_of_dummies(self._reference, *sizes))
             yield "dummy outputs", partial(_check_dummies, expected, *sizes)
@@ -242,7 +242,7 @@ class TableTrial(Trial):
 
 
 def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tuple[str, Any]]:
-    """Makes the calls of a path on a step that is staged; returns what these returned."""
+    """Make the calls of a path on a staged step; return each operation with its result."""
     calls = [operations.BY_NAME[name] for name in path]
     return [
         (operation, through(tables, operation, bind(tables, operation, step)))
@@ -251,7 +251,7 @@ def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tup
 
 
 def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
-    """The caller's buffers for a step; in every other step their addresses are not passed."""
+    """Return the caller's buffers for a step; odd steps do not pass their addresses."""
     outputs = subject.outputs
     if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
         return outputs
@@ -268,7 +268,7 @@ def _expected_of_dummies(reference: Any, num_reqs: int, num_tokens: int) -> Buff
 def _check_dummies(
     expected: Buffers, num_reqs: int, num_tokens: int, subject: Subject, guard: Guard
 ) -> None:
-    """Checks that dummy outputs are empty and at the persistent addresses, if there are any."""
+    """Check that dummy outputs, if supported, are empty and at the persistent addresses."""
     tables = subject.tables
     if not hasattr(tables, "get_dummy_block_tables"):
         return
@@ -283,9 +283,9 @@ def _check_dummies(
 
 
 def _check_refusal(workload: Workload, subject: Subject, _guard: Guard) -> None:
-    """Checks that a row wider than its table is refused, and that nothing changes.
+    """Check that a row wider than its table is refused, and that nothing changes.
 
-    Other rows that the same call stages must not change either.
+    Other rows staged by the same call must not change either.
     """
     if REFUSALS in subject.differences:
         return
@@ -316,9 +316,9 @@ def _check_refused(what: str, method: Callable[..., object], *arguments: object)
 def _check_restore(
     start: Buffers, workload: Workload, device: torch.device, subject: Subject, _guard: Guard
 ) -> None:
-    """Checks that `restore` gives the state before the first step, in place, nothing staged.
+    """Check that `restore` brings back the state before the first step, in place, nothing staged.
 
-    Also in other tables of the same variant, since further instances are set up that way.
+    It must do so in other tables of the variant, too: further instances are set up that way.
     """
     tables = subject.tables
     tables.append_block_ids(0, [[] for _ in tables.block_tables], True)
@@ -337,7 +337,7 @@ def _check_restore(
 
 
 def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
-    """Brings tables to the state before the first step, with garbage outside of owned blocks."""
+    """Bring tables to the state before the first step, with garbage outside of owned blocks."""
     state = tables.snapshot()
     for index, table in enumerate(state.block_tables):
         # A ramp, so that neighbouring columns and rows differ.
@@ -353,7 +353,7 @@ def _append_setup(tables: Any, workload: Workload) -> None:
 
 
 def relabel(workload: Workload, rng: np.random.Generator) -> Workload:
-    """The same workload with other block ids: a random bijection of `[0, 2**31)`."""
+    """Return the workload with other block ids, by a random bijection of `[0, 2**31)`."""
     factor = int(rng.integers(0, 2**30)) * 2 + 1
     offset = int(rng.integers(0, 2**31))
 

@@ -1,4 +1,4 @@
-"""Scenarios of block tables: any legal sequence of calls, on tables of any layout."""
+"""Scenarios of block tables: legal sequences of calls, on tables of any layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors that calls of a scenario get: within longer storage, and sometimes the same again."""
+"""Tensor arguments of a scenario's calls: views of longer storage, sometimes reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bt_kernels.layout import TableLayout
 
 _KEPT_BYTES = 1 << 15
 SPOILED = 0x5BD1E995  # no row, token or position
-OTHER_ID = 77  # between those of a strided array
+OTHER_ID = 77  # between the ids of a strided array
 _DTYPES = {
     "query_start_loc": torch.int32,
     "positions": torch.int64,
@@ -27,12 +27,12 @@ _OTHER_DTYPES = (torch.int32, torch.int64, torch.int16, torch.float32, torch.flo
 
 
 class Vectors:
-    """Makes the one-dimensional inputs.
+    """A factory of the one-dimensional inputs.
 
     Args:
-        device: where they go.
-        offset: elements before each in its storage, so that it may not be aligned.
-        kept: whether those of a name come in one buffer, as long as it is large enough.
+        device: where the inputs live.
+        offset: elements before each input in its storage, which may leave it unaligned.
+        kept: whether all inputs of a name share one buffer, as long as it is large enough.
     """
 
     def __init__(self, device: torch.device, offset: int, *, kept: bool = False) -> None:
@@ -44,12 +44,12 @@ class Vectors:
     def make(
         self, name: str, values: np.ndarray[Any, Any], dtype: torch.dtype, *, same: bool
     ) -> Vector:
-        """A tensor with these values; with `same` the last one of the name if it has the size."""
+        """Make a tensor of these values; with `same`, reuse the name's last one if it fits."""
         last = self._last.get(name)
         if same and last is not None and last.fits(values, dtype):
             last.put(values)
             return last
-        # What lies before and behind looks like a right argument: only its place tells.
+        # The margins hold plausible values: only their place gives them away.
         margin = np.resize(values, self._offset) if len(values) else np.zeros(self._offset)
         whole = np.concatenate([margin, values, margin]).astype(np.int64)
         storage = self._storage(name, torch.tensor(whole, dtype=dtype))
@@ -58,7 +58,7 @@ class Vectors:
         return made
 
     def _storage(self, name: str, contents: torch.Tensor) -> torch.Tensor:
-        """A tensor on the device with these contents."""
+        """Return a tensor on the device with these contents."""
         if self._buffers is None:
             return contents.to(self._device)
         count = contents.numel() * contents.element_size()
@@ -74,7 +74,7 @@ class Vectors:
 
 @dataclass
 class Vector:
-    """An input: a view of its storage, what it holds, and what lies before and behind it."""
+    """An input: its storage, the view passed, the view's values, and the margin on either side."""
 
     name: str
     storage: torch.Tensor
@@ -83,22 +83,22 @@ class Vector:
     margin: np.ndarray[Any, Any]
 
     def fits(self, values: np.ndarray[Any, Any], dtype: torch.dtype) -> bool:
-        """Whether the tensor can hold these values."""
+        """Return whether the tensor can hold these values."""
         return len(values) == len(self.values) and self.view.dtype is dtype
 
     def put(self, values: np.ndarray[Any, Any]) -> None:
-        """Writes values as `_put` does."""
+        """Write values as `_put` does."""
         self.values = values
         _put(self.view, values)
 
     def changed(self) -> bool:
-        """Whether anything in its storage differs from what was put there."""
+        """Return whether anything in the storage differs from the values put there."""
         wanted = np.concatenate([self.margin, self.values, self.margin])
         return not np.array_equal(self.storage.cpu().numpy(), wanted)
 
 
 def _put(tensor: torch.Tensor, values: np.ndarray[Any, Any]) -> None:
-    """Writes values, on the CPU past torch: no counter of versions sees it."""
+    """Write values; on the CPU, bypass torch and its version counters."""
     if tensor.device.type == "cpu":
         tensor.numpy()[...] = values
     else:
@@ -106,15 +106,15 @@ def _put(tensor: torch.Tensor, values: np.ndarray[Any, Any]) -> None:
 
 
 class Outputs:
-    """Buffers of a caller.
+    """A set of a caller's output buffers.
 
     Args:
-        layout: of the tables.
-        rows: of each table.
+        layout: layout of the tables.
+        rows: rows of each table.
         tokens: slots of each group.
-        device: where they go.
-        gaps: whether rows of slots have something between them, and before them in their storage.
-        side_by_side: whether tables are parts of one buffer, without gaps.
+        device: where the buffers live.
+        gaps: whether there are gaps between the rows of slots, and before the first.
+        side_by_side: whether the tables are parts of one buffer, without gaps.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Outputs:
         self.pointers = torch.from_numpy(self.addresses.copy()).to(device)
 
     def with_first_of(self, other: Outputs) -> Outputs:
-        """Return these with the first table of other ones."""
+        """Return these buffers with the first table of another set."""
         mixed = copy(self)
         mixed.tables = (other.tables[0], *self.tables[1:])
         mixed.addresses = np.array([table.data_ptr() for table in mixed.tables], dtype=np.uint64)
@@ -156,12 +156,12 @@ class Outputs:
         return mixed
 
     def point(self, pointers: torch.Tensor) -> None:
-        """Puts the addresses into a tensor that other sets of buffers have, too."""
+        """Write the addresses into a tensor that other sets of buffers share."""
         self.pointers = pointers
         _put(pointers, self.addresses)
 
     def fill(self, value: int) -> None:
-        """Fills all of it."""
+        """Fill all tables and slots with a value."""
         for table in self.tables:
             table.fill_(value)
         self.all_slots.fill_(value)
@@ -169,7 +169,7 @@ class Outputs:
 
 @dataclass
 class Arguments:
-    """The arguments of a call on a batch. `vectors` are those that were made for it."""
+    """The arguments of a call on a batch; `vectors` are the inputs made for it."""
 
     vectors: dict[str, Vector]
     tensors: dict[str, torch.Tensor]
@@ -189,7 +189,7 @@ class Arguments:
         *,
         same: bool,
     ) -> Arguments:
-        """The arguments of a batch, right ones. `out` is always the same list."""
+        """Build valid arguments for a batch. `out` is always the same list."""
         if outputs is not None:
             out_list[:] = outputs.tables
         has_tables = outputs is not None and batch.parts is not calls.Parts.SLOTS
@@ -222,7 +222,7 @@ class Arguments:
         )
 
     def call(self, tables: Any, method: str) -> object:
-        """Makes the call. Options that are not used are not passed: variants may lack them."""
+        """Make the call. Unused options are not passed: variants may lack them."""
         tensors = self.tensors
         batch = tensors["idx_mapping"], tensors["query_start_loc"], tensors["positions"]
         rows: dict[str, Any] = {}
@@ -242,7 +242,7 @@ class Arguments:
         return getattr(tables, method)(*batch, self.reqs, self.tokens, **rows, **slots)
 
     def changed(self) -> str:
-        """Which inputs were changed; empty if none."""
+        """Describe which inputs were changed; empty if none."""
         names = [name for name, vector in self.vectors.items() if vector.changed()]
         if self.out_ptrs is not None and self.out is not None:
             wanted = [table.data_ptr() for table in self.out]
@@ -250,12 +250,12 @@ class Arguments:
         return f"{', '.join(names)} changed" if names else ""
 
     def arrive_late(self, ahead: Callable[[], None]) -> None:
-        """Has the contents come on the device, in the current stream; they are zeros until then.
+        """Zero the inputs, and enqueue their contents in the current stream, behind other work.
 
-        So whoever reads them in another stream, or does not wait for them, has none of them.
+        A variant that reads them in another stream, or does not wait for them, finds zeros.
 
         Args:
-            ahead: enqueues the work that they come behind.
+            ahead: enqueues the work that precedes the contents.
         """
         storages = [vector.storage for vector in self.vectors.values()]
         contents = [storage.clone() for storage in storages]
@@ -267,12 +267,12 @@ class Arguments:
             storage.copy_(content)
 
     def spoil(self) -> None:
-        """Overwrites the inputs, as an engine may once the call has been made."""
+        """Overwrite the inputs, as an engine may once the call has been made."""
         for vector in self.vectors.values():
             vector.view.fill_(SPOILED)
 
     def without_more(self, count: int) -> Arguments:
-        """The same without elements behind those that are needed."""
+        """Return the arguments without the surplus elements at the end of vectors."""
         if not count:
             return self
         shorter = {
@@ -283,7 +283,7 @@ class Arguments:
         return replace(self, tensors=self.tensors | shorter)
 
     def with_fault(self, what: str, layout: TableLayout, pick: int) -> Arguments:
-        """The same with one thing wrong, by its name in `refusals`."""
+        """Return the arguments with one fault, given by its name in `refusals`."""
         name, _, fault = what.partition(" ")
         if name in refusals.VECTORS and name in self.tensors and what in refusals.ARGUMENTS:
             return replace(
@@ -300,7 +300,7 @@ class Arguments:
 
     def _with(self, name: str, values: list[int]) -> Arguments:
         like = self.tensors[name]
-        if len(values) == like.numel():  # in place, as a caller has it that refills its buffers
+        if len(values) == like.numel():  # in place, like a caller that refills its buffers
             _put(like, np.array(values))
             return self
         made = torch.tensor(values, dtype=like.dtype, device=like.device)
@@ -314,11 +314,11 @@ def _with_fault(name: str, tensor: torch.Tensor, fault: str, pick: int) -> torch
                 {torch.int32, torch.int64} if name == "idx_mapping" else set()
             )
             wrong = [dtype for dtype in _OTHER_DTYPES if dtype not in right]
-            # The likeliest mistake is the other integer.
+            # The likeliest mistake is the other integer dtype.
             return tensor.to(wrong[0 if pick % 2 else pick // 2 % len(wrong)])
         case refusals.STRIDED:
             length = max(2, tensor.numel())
-            if pick % 3 == 0:  # all elements are one
+            if pick % 3 == 0:  # all elements share one address
                 return tensor.new_zeros(1).expand(length)
             step = 1 + pick % 3
             wanted = tensor.new_zeros(step * length)[::step]
@@ -362,7 +362,7 @@ def _starts(self: Arguments, first: int, last: int) -> Arguments:
 
 
 def _falling(self: Arguments) -> Arguments:
-    """With three requests or more it falls in the middle, and ends where it should."""
+    """Let `query_start_loc` fall; with three requests or more, in the middle, with a right end."""
     starts = self.tensors["query_start_loc"]
     last = int(starts[-1]) if starts.numel() > 3 else 0
     return self._with("query_start_loc", [0, 1, *[0] * (starts.numel() - 3), last])
@@ -373,12 +373,12 @@ def _elsewhere(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _odd(size: int, pick: int) -> Any:
-    """A size that is no integer."""
+    """Return a size that is no integer."""
     return (size + 0.5, float(size), None)[pick % 3]
 
 
 def _pointers(self: Arguments) -> torch.Tensor:
-    """The right addresses of `out`."""
+    """Return the right addresses of `out`."""
     assert self.out is not None
     addresses = [table.data_ptr() for table in self.out]
     return torch.tensor(addresses, dtype=torch.uint64, device=self.out[0].device)
@@ -390,7 +390,7 @@ def _ptrs_dtype(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
 
 
 def _ptrs_wrong(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
-    """Contents that only tables that validate look at: one address is off."""
+    """Shift one address in `out_ptrs`; only tables that validate read these contents."""
     addresses = _pointers(self).tolist()
     addresses[pick % len(addresses)] += (4, -4, 64)[pick // 7 % 3]
     device = self.tensors["idx_mapping"].device
@@ -398,7 +398,7 @@ def _ptrs_wrong(self: Arguments, _layout: TableLayout, pick: int) -> Arguments:
 
 
 def _slots_strided(self: Arguments, _layout: TableLayout, _pick: int) -> Arguments:
-    """Elements of a row are two apart."""
+    """Space the elements of a row two apart."""
     assert self.slots_out is not None
     groups, tokens = self.slots_out.shape
     wide = self.slots_out.new_zeros((groups, 2 * max(tokens, 2)))
@@ -459,12 +459,12 @@ _FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
 
 
 def lists_of(write: Write, form: Form) -> list[Any]:
-    """The ids of a write, per group, in containers that nobody else has."""
+    """Return the ids of a write, per group, in containers that nobody else has."""
     return [in_form(ids, form) for ids in write.block_ids]
 
 
 def in_form(ids: Sequence[int], form: Form) -> Any:
-    """Ids in the container that a caller has them in."""
+    """Return ids in a caller's kind of container; in a list if int32 is too small for them."""
     if form is Form.ARRAY:
         return np.array(ids, dtype=np.int64)
     fits = all(-(2**31) <= one < 2**31 for one in ids)
@@ -480,7 +480,7 @@ def in_form(ids: Sequence[int], form: Form) -> Any:
 
 
 def shifted(batch: Batch, before: int) -> Batch:
-    """The batch in tables with so many rows more before all others."""
+    """Return the batch for tables with `before` additional rows in front of all others."""
     if not before:
         return batch
     computed = batch.computed

@@ -1,4 +1,4 @@
-"""Draws the batches of a scenario: which requests, how many tokens, at which positions."""
+"""Random batches of a scenario: their requests, token counts, and positions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bt_bench.suites.block_tables.exploring.starts import starts_of
 from bt_bench.suites.block_tables.exploring.themes import Given, Plan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
 
-MANY = 24  # requests from which on a batch is a large one
-MANY_RANKS = 24  # of so many hardly a token would be of the rank that is tested
-BEYOND = (0, 0, 1, 33, 70, 130, 200)  # tokens that a batch may have more than its layout
+MANY = 24  # a batch of more requests is a large one
+MANY_RANKS = 24  # with more ranks, hardly any token would belong to the tested one
+BEYOND = (0, 0, 1, 33, 70, 130, 200)  # tokens by which a batch may exceed its layout
 FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
 
 
 def edges_of(count: int) -> list[int]:
-    """Places in a batch: its ends, its middle, and about where a part of so many requests ends."""
+    """Return places in a batch: its ends, its middle, and around the ends of likely parts."""
     parts = [*range(32, 97, 32), *(128, 256, 512, 768, 1024, 2048)]
     about = [
         0,
@@ -42,19 +42,19 @@ def edges_of(count: int) -> list[int]:
 
 @dataclass
 class Model:
-    """What the caller of a table knows: legal calls follow from that."""
+    """A caller's knowledge of a table: it determines which calls are legal."""
 
     layout: TableLayout
     owned: Ints  # [G, rows]
     validates: bool = False
     last: Batch | None = None
-    method: str = ""  # that was called with it
-    pending: dict[int, int] = field(default_factory=dict)  # ids that are staged, by row, at most
+    method: str = ""  # of the last call
+    pending: dict[int, int] = field(default_factory=dict)  # most ids that are staged, by row
     captured: list[Batch] = field(default_factory=list)  # of steps, which are numbered from 1
     restored: int | None = None  # the snapshot that was restored last
 
     def renew(self) -> None:
-        """Has new tables, which own nothing."""
+        """Start over with new tables, which own nothing."""
         self.owned[:] = 0
         self.validates = False
         self.last = self.restored = None
@@ -62,7 +62,7 @@ class Model:
         self.captured.clear()
 
     def before(self) -> Batch | None:
-        """The last batch, if it may come again: tables that validate refuse unknown rows."""
+        """Return the last batch, if it may come again: tables that validate refuse unknown rows."""
         batch = self.last
         if batch is None or not self.validates:
             return batch
@@ -71,15 +71,15 @@ class Model:
 
 @dataclass
 class Batches:
-    """Draws batches.
+    """A source of random batches.
 
     Args:
         rng: random numbers.
-        source: of the scenario.
-        plan: of the scenario.
+        source: the scenario's source.
+        plan: the scenario's plan.
 
     Attributes:
-        given: what is given of the step that they are for.
+        given: the fixed parts of the current step.
     """
 
     rng: np.random.Generator
@@ -88,16 +88,16 @@ class Batches:
     given: Given = field(default_factory=Given)
 
     def batch(self, model: Model, like: Batch | None, *, wide: bool = False) -> Batch:
-        """A legal batch; with `like`, one with tensors of the same sizes and options.
+        """Draw a legal batch; with `like`, one with tensors of the same sizes and options.
 
         Args:
-            model: of its tables.
-            like: whose tensors it gets.
-            wide: whether it may have more tokens than the layout, in slots of the caller's.
+            model: the model of its tables.
+            like: a batch whose tensors are reused.
+            wide: whether it may have more tokens than the layout, in slots of the caller.
         """
         rng, layout, features = self.rng, model.layout, self.source.features
         rows_in_all = layout.max_num_reqs
-        if like is not None:  # tensors are the same if they are as long
+        if like is not None:  # tensors are reused if they are as long
             reqs, spare = len(like.rows), len(like.positions)
         else:
             reqs, spare = min(self._reqs(rows_in_all), len(self.plan.rows_of(rows_in_all))), 0
@@ -143,7 +143,7 @@ class Batches:
         )
 
     def _outputs(self, reqs: int) -> tuple[int | None, Parts, bool]:
-        """Draw the outputs of the caller's that a batch gets: set, parts, and `out_ptrs`."""
+        """Draw the caller's outputs for a batch: their set, parts, and `out_ptrs`."""
         rng = self.rng
         custom = self.plan.custom
         if self.given.reqs is not None:  # mostly the buffers that later calls see
@@ -158,7 +158,7 @@ class Batches:
         return out, list(Parts)[int(rng.choice(3, p=[0.6, 0.2, 0.2]))], pointers
 
     def changed(self, model: Model, batch: Batch) -> Batch:
-        """A batch but for one element, with the same sizes."""
+        """Return the batch with one change, in tensors of the same lengths."""
         rng, layout = self.rng, model.layout
         reqs, tokens = len(batch.rows), int(batch.starts[-1])
         ways = ["int64"] * bool((batch.rows < 2**31).all())
@@ -198,10 +198,10 @@ class Batches:
 
     @staticmethod
     def apart(model: Model, batch: Batch) -> Batch:
-        """A batch of a step, without a row that comes twice if several ids of a row are staged.
+        """Return a step's batch, without duplicate rows if several ids of a row are staged.
 
-        In shipped `one_launch` each program that gathers such a row writes the ids to its table:
-        the same ones, but a race all the same.
+        In the shipped `one_launch`, each program that gathers such a row writes the ids to its
+        table: the same ids, yet a race.
         """
         if max(model.pending.values(), default=0) < 2:
             return batch
@@ -215,12 +215,12 @@ class Batches:
         return replace(batch, rows=rows)
 
     def _some(self, count: int) -> int:
-        """An index below a count: the first, the last or any."""
+        """Draw an index below a count: the first, the last, or any."""
         rng = self.rng
         return int(rng.choice([0, count - 1, *rng.integers(count, size=3)]))
 
     def _rows(self, model: Model, reqs: int, *, int64: bool) -> Ints:
-        """`idx_mapping`; in a large batch those that own blocks are where kernels may differ."""
+        """Draw `idx_mapping`; a large batch has rows that own blocks where kernels may differ."""
         rng, features, rows_in_all = self.rng, self.source.features, model.layout.max_num_reqs
         rows = rng.permutation(self.plan.rows_of(rows_in_all))[:reqs]
         if reqs > MANY:
@@ -250,7 +250,7 @@ class Batches:
         return rows
 
     def _beyond(self, model: Model, *, int64: bool) -> int:
-        """A row past the tables; in int64 often one of which half the bits are those of a row."""
+        """Draw a row past the tables; in int64, often one whose low 31 bits are a valid row."""
         rng, count = self.rng, model.layout.max_num_reqs
         if int64 and rng.random() < 0.6:
             staged = [row for row, ids in model.pending.items() if ids]
@@ -259,7 +259,7 @@ class Batches:
         return int(rng.choice([count, count + 1, 2 * count + 5, 2**31 - 1]))
 
     def _computed(self, layout: TableLayout) -> Ints:
-        """`num_computed_tokens`, now and then at the ends of its range, and beside the reach."""
+        """Draw `num_computed_tokens`, now and then at the ends of its range or near the reach."""
         rng = self.rng
         count = layout.max_num_reqs
         lengths = [w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True)]
@@ -274,12 +274,12 @@ class Batches:
         return np.asarray(np.clip(computed, 0, 2**31 - 1), dtype=np.int64)
 
     def _spare(self, model: Model, count: int) -> Ints:
-        """Positions behind those of a batch, which nobody may look at: right ones mostly."""
+        """Draw spare positions behind a batch's own, which nobody may read; most are valid."""
         rows = self.rng.integers(model.layout.max_num_reqs, size=count)
         return self._positions(model, rows)
 
     def _reqs(self, most: int) -> int:
-        """Requests of the next batch."""
+        """Draw the number of requests of the next batch."""
         rng, plan = self.rng, self.plan
         if self.given.reqs is not None:
             return self.given.reqs
@@ -290,7 +290,7 @@ class Batches:
         return int(rng.integers(plan.batch + 1)) if rng.random() < 0.1 else plan.batch
 
     def _positions(self, model: Model, rows: Ints) -> Ints:
-        """A position for each token: mostly inside what its row owns, and all kinds of others."""
+        """Draw a position for each token: mostly within its row's blocks, else anywhere."""
         rng, layout = self.rng, model.layout
         count = len(rows)
         group = int(rng.integers(layout.num_groups))
@@ -313,11 +313,11 @@ class Batches:
         return np.asarray(positions, dtype=np.int64)
 
     def whole(self, model: Model) -> Batch:
-        """A batch after which it is known how many rows are dirty, whatever was before."""
+        """Draw a batch after which the number of dirty rows is known, whatever came before."""
         return replace(self.batch(model, None), out=None, reqs=model.layout.max_num_reqs)
 
     def replayed(self, model: Model, captured: Batch) -> Batch:
-        """Other contents for the tensors of a captured step, which has the sizes of its capture."""
+        """Draw other contents for the tensors of a captured step, in the sizes of its capture."""
         like = replace(captured, positions=captured.positions[: captured.tokens])
         drawn = self.batch(model, like)
         spare = np.zeros(len(captured.positions) - len(like.positions), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What can be seen of tables after a call: all their buffers, and where results lie."""
+"""The observable state of tables after a call: all their buffers, and where results lie."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bt_kernels.layout import TableLayout
 
 
 class Buffers:
-    """The buffers of tables, and those that their caller passes.
+    """The buffers of tables, and the buffers that their caller passes.
 
-    The tensors are asked for once: what is written only when somebody asks again comes too late.
+    The tensors are looked up once: a variant that writes on a later look-up writes too late.
 
     Args:
-        tables: of a variant or of the reference.
-        layout: of the scenario.
-        before: rows that the tables have before those of the scenario.
+        tables: a variant's or the reference's.
+        layout: the scenario's layout.
+        before: rows of the tables in front of the scenario's own.
 
     Attributes:
-        filled_with: what outputs hold where no step has written.
+        filled_with: the value of outputs where no step has written.
     """
 
     def __init__(self, tables: Any, layout: TableLayout, before: int) -> None:
@@ -37,20 +37,20 @@ class Buffers:
         self.filled_with = 0
 
     def hold(self, outputs: Mapping[int, Outputs]) -> None:
-        """Enqueues copies: what comes next in the stream sees no more than these hold."""
+        """Enqueue copies, which hold the contents that the next work in the stream would see."""
         self._held = {name: tensor.clone() for name, tensor in self._every(outputs)}
 
     def find_anew(self) -> None:
-        """Looks for the tensors again: the caller has replaced them."""
+        """Look up the tensors again: the caller has replaced them."""
         self._tensors = self._find()
         self.release()
 
     def release(self) -> None:
-        """Forgets the copies, for what the caller itself has written since."""
+        """Drop the copies, since the caller itself has written to the buffers."""
         self._held = {}
 
     def seen(self, outputs: Mapping[int, Outputs]) -> dict[str, np.ndarray[Any, Any] | str]:
-        """All contents, as the copies have them where there are any; and what has changed since."""
+        """Return all contents, from the copies where there are any, and name the late changes."""
         found: dict[str, np.ndarray[Any, Any] | str] = {}
         late = []
         for name, tensor in self._every(outputs):
@@ -69,7 +69,7 @@ class Buffers:
         return found
 
     def _every(self, outputs: Mapping[int, Outputs]) -> Iterator[tuple[str, torch.Tensor]]:
-        """All that calls write, by name: of the tables, and of their caller."""
+        """Yield all buffers that calls write, by name: the tables' and their caller's."""
         yield from self._tensors.items()
         for key, of_caller in outputs.items():
             for group, table in enumerate(of_caller.tables):
@@ -87,7 +87,7 @@ class Buffers:
         return named
 
     def _others_are_kept(self) -> bool:
-        """Whether the rows beyond those of the scenario are as they were."""
+        """Return whether the rows outside of the scenario are unchanged."""
         if not self._before:
             return True
         tables = self._tables
@@ -100,7 +100,7 @@ class Buffers:
         )
 
     def told(self, method: str, result: Any, outputs: Outputs | None) -> str:
-        """What was returned: which parts of which buffers."""
+        """Describe a result by the parts of buffers that were returned."""
         if method == GATHER:
             return self.views(result, outputs)
         if method == SLOTS:
@@ -110,13 +110,13 @@ class Buffers:
         return f"{self.views(result[0], outputs)}; {self.view(result[1], outputs)}"
 
     def views(self, views: Any, outputs: Outputs | None) -> str:
-        """Which parts of which buffers several views are."""
+        """Describe several views as parts of buffers."""
         if not isinstance(views, (tuple, list)):
             return type(views).__name__
         return ", ".join(self.view(view, outputs) for view in views)
 
     def view(self, view: Any, outputs: Outputs | None) -> str:
-        """Which part of which buffer a view is."""
+        """Describe a view as a part of a buffer."""
         if not isinstance(view, torch.Tensor):
             return type(view).__name__
         size = " x ".join(map(str, view.shape))
@@ -136,7 +136,7 @@ class Buffers:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Contents as int64, so that widths of integers do not matter."""
+    """Return contents as int64, whatever the width of the integers."""
     if type(tensor) is not torch.Tensor:
         raise MismatchError(f"a buffer is a {type(tensor).__name__}; expected a plain torch.Tensor")
     if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
@@ -148,13 +148,13 @@ def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def rows_before(
     scenario: Scenario, layout: TableLayout, device: torch.device, leave_out: Callable[[str], None]
 ) -> int:
-    """Return the rows to put before those of a scenario: none without a GPU with memory for them.
+    """Return the number of rows to put before a scenario's: 0 without a GPU with memory for them.
 
     Args:
-        scenario: that has them.
-        layout: of the tables.
-        device: where they go.
-        leave_out: is told what a GPU lacks the memory for.
+        scenario: gives their number.
+        layout: layout of the tables.
+        device: where the tables live.
+        leave_out: is called with a message if the GPU lacks the memory.
     """
     if not scenario.rows_before or device.type != "cuda":
         return 0

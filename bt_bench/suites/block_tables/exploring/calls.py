@@ -1,4 +1,4 @@
-"""What a scenario of block tables consists of. No torch here: scenarios are made without it."""
+"""The parts of a scenario of block tables. No torch here: scenarios are made without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Form(StrEnum):
-    """What a caller holds block ids in."""
+    """The kinds of container that a caller may hold block ids in."""
 
     LIST = "list"
     TUPLE = "tuple"
@@ -27,7 +27,7 @@ class Form(StrEnum):
 
 
 class Parts(StrEnum):
-    """Which custom outputs a call gets."""
+    """The custom outputs that a call gets."""
 
     BOTH = "out and slots_out"
     TABLES = "out"
@@ -49,13 +49,13 @@ class Write:
 
 @dataclass(frozen=True)
 class Stage:
-    """Stages writes of a table.
+    """Writes to stage in a table.
 
     Args:
-        table: which of the scenario's tables.
-        writes: in order.
-        many: by one call of `append_many`, where a variant has that.
-        form: what holds the ids of a write and a group.
+        table: index of the table in the scenario.
+        writes: the writes, in order.
+        many: whether to stage them by one call of `append_many`, where a variant has it.
+        form: container of the ids of each write and group.
         shared: whether equal ids come in one and the same object.
     """
 
@@ -75,7 +75,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Apply:
-    """`apply_staged_writes`, perhaps several times; after the first there is nothing to do."""
+    """`apply_staged_writes`, perhaps several times; only the first has anything to do."""
 
     table: int
     times: int = 1
@@ -86,24 +86,24 @@ class Apply:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The arguments of gather, slots and both; in tensors they may be longer than shown.
+    """The arguments of gather, slots and both; with `more`, some tensors are longer than these.
 
     Args:
         rows: `idx_mapping`.
         starts: `query_start_loc`, of R + 1 elements.
-        more: elements behind those of `starts` and `computed`, which nobody may look at.
+        more: further elements at the end of `starts` and `computed`, which nobody may read.
         positions: one per token, then spare ones.
         reqs: `num_reqs_padded`.
         tokens: `num_tokens_padded`.
         computed: `num_computed_tokens`; `None`: not passed.
-        out: which set of custom outputs: 0, whose tables lie side by side, 1, whose slots have
-            gaps, `MIXED`, the first table of 0 with all else of 1, `OWN_SIZE` for one that is made
-            for the call and is as large as it has to be, or more of them; `None`: the persistent
-            ones.
-        parts: which of them are passed.
-        pointers: whether `out_ptrs` is passed with it.
+        out: number of a set of custom outputs. The tables of set 0 lie side by side, and the slots
+            of set 1 have gaps. `MIXED` is the first table of set 0 with the rest of set 1.
+            `OWN_SIZE` is made for the call, just as large as needed. Larger numbers are further
+            sets. `None`: the persistent buffers.
+        parts: the parts of the set that are passed.
+        pointers: whether `out_ptrs` is passed with `out`.
         int64: whether `idx_mapping` is int64.
-        numpy_sizes: whether `reqs` and `tokens` come as integers of numpy.
+        numpy_sizes: whether `reqs` and `tokens` are integers of numpy.
     """
 
     rows: Ints
@@ -141,7 +141,7 @@ class Batch:
 
     @property
     def has_own_slots(self) -> bool:
-        """Tell whether its slots are made for it, perhaps for more tokens than the layout has."""
+        """Return whether its slots are made for it, perhaps for more tokens than the layout has."""
         return are_own_slots(self.out, self.parts)
 
 
@@ -149,7 +149,7 @@ MIXED, OWN_SIZE = -1, 2
 
 
 def are_own_slots(out: int | None, parts: Parts) -> bool:
-    """Tell whether slots are made for a call, by its set of outputs and what it gets of it."""
+    """Return whether slots are made for a call, given its set of outputs and its parts."""
     return out == OWN_SIZE and parts is not Parts.TABLES
 
 
@@ -166,12 +166,12 @@ class Run:
     """A call of `method` on a batch.
 
     Args:
-        table: which table.
-        method: its name.
+        table: index of the table.
+        method: name of the method.
         batch: the arguments.
-        same_tensors: whether it gets the tensors of the last such call, with other contents.
+        same_tensors: whether it reuses the tensors of the last such call, with other contents.
         spoil: whether the inputs are overwritten after it, as an engine may.
-        poison: what outputs are filled with before it; `None`: they stay as they are.
+        poison: value to fill outputs with before it; `None`: they stay as they are.
     """
 
     table: int
@@ -200,7 +200,7 @@ class Dummies:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Takes a snapshot, and keeps it under a number."""
+    """A snapshot, kept under a number."""
 
     table: int
     key: int
@@ -211,7 +211,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Restore:
-    """Puts back a snapshot of this or of other tables of the same layout."""
+    """A restore from a snapshot of these or of other tables of the same layout."""
 
     table: int
     key: int
@@ -222,7 +222,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class SetFlag:
-    """Sets `redirect_writes_to_null_block`, `validate` or `num_dirty_rows`."""
+    """An assignment to `redirect_writes_to_null_block`, `validate` or `num_dirty_rows`."""
 
     table: int
     name: str
@@ -234,7 +234,7 @@ class SetFlag:
 
 @dataclass(frozen=True)
 class Other:
-    """A method without arguments that must change nothing that can be seen: one of `OTHERS`."""
+    """A call of one of `OTHERS`: without arguments, it must change nothing observable."""
 
     table: int
     method: str
@@ -245,7 +245,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Replace:
-    """Puts other tensors in place of all tables, and calls `init_block_table_layout_tensors`.
+    """New tensors in place of all tables, then a call of `init_block_table_layout_tensors`.
 
     Source tables keep their contents; the others hold `poison`.
     """
@@ -259,7 +259,7 @@ class Replace:
 
 @dataclass(frozen=True)
 class Renew:
-    """Drops the tables; the next call is one of new ones, which may lie where these were."""
+    """The end of some tables; the next call gets new ones, perhaps at the same addresses."""
 
     table: int
 
@@ -269,17 +269,17 @@ class Renew:
 
 @dataclass(frozen=True)
 class Refused:
-    """A call that has to be refused with a `ValueError`, and to change nothing.
+    """A call that must be refused with a `ValueError`, and change nothing.
 
     Args:
-        table: which table.
-        what: a name from `refusals.REFUSALS`.
-        batch: arguments that would be right but for `what`; `None` where there are none.
-        method: what is called.
-        group: for faults of one group.
-        row: for faults of staging.
-        overwrite: likewise.
-        pick: chooses among several ways to be wrong.
+        table: index of the table.
+        what: name of the fault, from `refusals`.
+        batch: arguments that are valid except for the fault; `None`: the method takes no batch.
+        method: name of the method.
+        group: group of a fault in a single group.
+        row: row of a fault in staging.
+        overwrite: flag of a fault in staging.
+        pick: chooses among several forms of the fault.
     """
 
     table: int
@@ -297,9 +297,9 @@ class Refused:
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """`capture_step`, which runs the step, and keeps its handle under a number.
+    """A call of `capture_step`, which runs the step; its handle is kept under a number.
 
-    Its tensors belong to it alone.
+    No other call gets its tensors.
     """
 
     table: int
@@ -312,22 +312,22 @@ class Capture:
 
 @dataclass(frozen=True, eq=False)
 class Publish:
-    """Stages and publishes for a captured step, several times; then replays it, or applies.
+    """Publications for a captured step, each after staged writes; then its replay, or an apply.
 
-    What was published and never replayed has to be applied before what came later.
+    Writes that were published and never replayed must be applied before any later ones.
 
     Args:
-        table: which table.
-        key: of the captured step.
+        table: index of the table.
+        key: number of the captured step.
         rounds: the writes before each publication.
-        replay: the contents of the step's tensors when it is replayed after the last of them;
-            `None`: it is not replayed.
-        restored: the snapshot that is put back in place of a replay, so that what was published
-            must never be applied; `None`: none is.
-        step: the batch of a plain step that is made in place of a replay; `None`: none is.
-        meanwhile: what is published for other tables, and settled, after the last publication;
-            `None`: nothing is.
-        later: writes that are staged after that, before what comes then.
+        replay: contents of the step's tensors for a replay after the last publication; `None`: it
+            is not replayed.
+        restored: number of a snapshot to restore in place of a replay; the published writes must
+            then never be applied. `None`: no restore.
+        step: batch of a plain step to make in place of a replay; `None`: no such step.
+        meanwhile: publications for other tables, made and settled after the last one here; `None`:
+            there are none.
+        later: writes staged after these, before the replay or its substitute.
     """
 
     table: int
@@ -373,7 +373,7 @@ Call = (
 
 
 def flat(calls: Sequence[Call]) -> Iterator[Call]:
-    """All calls; what is published meanwhile comes just before the call that contains it."""
+    """Yield all calls; a publication made meanwhile comes just before the call that contains it."""
     for call in calls:
         if isinstance(call, Publish) and call.meanwhile is not None:
             yield call.meanwhile
@@ -381,21 +381,21 @@ def flat(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def each(call: Call, change: Callable[[Call], Call]) -> Call:
-    """The call changed, and what is published meanwhile likewise."""
+    """Apply a change to a call, and to the publication made meanwhile if it has one."""
     if isinstance(call, Publish) and call.meanwhile is not None:
         call = replace(call, meanwhile=cast(Publish, change(call.meanwhile)))
     return change(call)
 
 
 CAPTURED_STEPS = "captured_steps"
-"""Stands among the features of a variant that has `capture_step`."""
+"""The feature of a variant that has `capture_step`."""
 
 STEPS_IN_FLIGHT = "steps_in_flight"
-"""The same for tables that take an argument of that name."""
+"""The feature of tables that take an argument of that name."""
 
 REPLACES = "init_block_table_layout_tensors"
 OTHERS = ("warmup", REPLACES)
-"""The same for methods that a variant may have, and that change nothing which can be seen."""
+"""The features, and optional methods, of these names: they change nothing observable."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,19 +403,18 @@ class Scenario:
     """Tables and calls.
 
     Args:
-        theme: what it was made for.
-        layouts: of the tables, which are made when first called.
-        calls: in order.
-        garbage: seed of what fresh memory and the tables hold beyond what is owned; `None`: what
-            the variant leaves there.
+        theme: name of the theme that it was made for.
+        layouts: layouts of the tables, which are made when first called.
+        calls: the calls, in order.
+        garbage: seed of the contents of fresh memory, and of table entries that no row owns;
+            `None`: whatever the variant leaves there.
         offset: elements before each input in its storage; the same number follow it.
-        without: what an opponent leaves undefined, and its scenario has to do without.
-        rows_before: rows without requests before all others, in tables on a GPU. Their results
-            are those of tables without them, but what lies behind them is beyond 2**31 elements.
-        kept: whether each input comes in one buffer, as an engine has it, which is refilled past
-            torch and seen with any dtype and size.
-        in_flight: the `steps_in_flight` that tables are made with; `None`: they get no such
-            argument.
+        without: differences of an opponent that the scenario avoids.
+        rows_before: rows without requests in front of all others, in tables on a GPU. They change
+            no result, but place the rows behind them beyond 2**31 elements.
+        kept: whether each input comes in one buffer, as in an engine; it is refilled past torch,
+            and viewed with any dtype and size.
+        in_flight: the `steps_in_flight` to make tables with; `None`: the argument is not passed.
     """
 
     theme: str

@@ -1,4 +1,4 @@
-"""Scenarios of block tables, as the harness asks for them."""
+"""The explorer of block tables, through which the harness obtains scenarios."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableExplorer(Explorer):
         return tamed(make(source), source.features)
 
     def abilities(self, variant: type[Any]) -> frozenset[str]:
-        """See the base class: also by what an opponent differs, which tames its scenarios."""
+        """See the base class; an opponent's differences are included, and tame its scenarios."""
         methods = {CAPTURED_STEPS: "capture_step"} | {name: name for name in OTHERS}
         has = {name for name, method in methods.items() if callable(getattr(variant, method, None))}
         if STEPS_IN_FLIGHT in _parameters(variant):
@@ -100,7 +100,7 @@ class TableExplorer(Explorer):
 
 
 def _parameters(variant: type[Any]) -> frozenset[str]:
-    """Names of the arguments that tables are made with."""
+    """Return the names of the arguments that tables are made with."""
     try:
         return frozenset(inspect.signature(variant).parameters)
     except (TypeError, ValueError):
@@ -108,7 +108,7 @@ def _parameters(variant: type[Any]) -> frozenset[str]:
 
 
 def _differences(variant: type[Any]) -> frozenset[str]:
-    """Those of an opponent; no other variant can have any."""
+    """Return the differences of an opponent; no other variant can have any."""
     return differences_of(variant)
 
 

@@ -1,7 +1,7 @@
-"""Scenarios of the largest sizes, of those just beside thresholds, and of each pair of them.
+"""Scenarios of the largest sizes, of sizes just beside thresholds, and of pairs of these.
 
-Programs of a launch are what costs in Triton's interpreter, some 0.5 ms each; tokens, columns and
-ids cost little. So a large batch has few steps, and as many groups only where that is the point.
+In Triton's interpreter, the programs of a launch dominate, at some 0.5 ms each; tokens, columns
+and ids cost little. A large batch therefore has few steps, and many groups only for good reason.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Extreme:
     """A scenario that every run plays.
 
     Args:
-        name: what it reaches.
-        plan: how it is drawn.
+        name: the extreme that it reaches.
+        plan: makes its plan.
     """
 
     name: str
     plan: Callable[[], Plan]
 
     def drawn(self) -> Plan:
-        """The plan, named after the extreme."""
+        """Return the plan, named after the extreme."""
         plan = self.plan()
         plan.theme = self.name
         return plan
 
 
 def _rows(rows: int, *ways: tuple[str, ...], starts: str | None = None) -> Plan:
-    """A batch of all rows in each of the ways; a small one after it if it is not too dear."""
+    """Plan a batch of all rows in each of the ways, then a small one if that is not too dear."""
     shape = Shape(groups=1, rows=rows, tokens=2 * rows + 150, options=0.2)
     given = [Given(rows, ways=way, starts=starts) for way in ways]
     return _large(shape, *given, *([Given(3, ways=EAGER)] if rows < 200 else []))
@@ -63,7 +63,7 @@ def _large(shape: Shape, *given: Given) -> Plan:
 
 
 def _rows_and_tokens(rows: int, tokens: int) -> Plan:
-    """Large batches whose tokens belong to few requests, as whole steps."""
+    """Plan whole steps of large batches whose tokens belong to few requests."""
     shape = Shape(groups=1, rows=rows, tokens=tokens, options=0.2)
     given = (
         Given(rows, tokens, EAGER, "few"),
@@ -73,19 +73,19 @@ def _rows_and_tokens(rows: int, tokens: int) -> Plan:
 
 
 def _rows_and_groups(rows: int, groups: int, tokens: int, *ways: tuple[str, ...]) -> Plan:
-    """Long requests before short ones."""
+    """Plan batches of long requests before short ones."""
     shape = Shape(groups=groups, rows=rows, tokens=tokens, options=0.2, cp=False)
     return _large(shape, *[Given(rows, tokens, way, "mates") for way in ways])
 
 
 def _rows_of_groups_padded(rows: int, groups: int, reqs: int, *ways: tuple[str, ...]) -> Plan:
-    """As many rows, most of them behind the batch."""
+    """Plan batches padded to all rows, most of them behind the requests."""
     shape = Shape(groups=groups, rows=rows, tokens=300, options=0.2, cp=False)
     return _large(shape, *[Given(reqs, 300, way, "mates", padded=rows) for way in ways])
 
 
 def _captured_of_groups(rows: int, groups: int, reqs: int) -> Plan:
-    """Captured steps of so many rows, of which few are in the batch."""
+    """Plan a captured step of many rows, few of them in the batch."""
     shape = Shape(groups=groups, rows=rows, tokens=600, options=0.2, cp=False)
     return _large(shape, Given(reqs, 600, CAPTURED, "mates", padded=reqs))
 
@@ -121,13 +121,13 @@ def _few(shape: Shape, *given: Given) -> Plan:
 
 
 def _far_columns(width: int) -> Plan:
-    """Rows that grow past 2**15 columns and up to the last, by an id or several, in whole steps."""
+    """Plan rows that grow past 2**15 columns and up to the last, by one id or several."""
     shape = Shape(groups=1, rows=6, width=width, tokens=60, options=0.2)
     given = (
         Given(1, ways=EAGER, writes=6, ids=1),
         Given(2, ways=EAGER, writes=6, ids=3),
         Given(1, ways=APART, writes=1, ids=width // 3),
-        Given(1, ways=EAGER, writes=1, ids=2**15 + 9),  # more than half of 16 bits count
+        Given(1, ways=EAGER, writes=1, ids=2**15 + 9),  # more than a signed 16-bit integer counts
     )
     plan = _few(shape, *given)
     plan.column = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
@@ -135,23 +135,23 @@ def _far_columns(width: int) -> Plan:
 
 
 def _odd_blocks() -> Plan:
-    """Rows of thousands of blocks, whose sizes are no powers of two."""
+    """Plan rows of thousands of blocks whose sizes are no powers of two."""
     shape = Shape(groups=4, rows=3, widths=(2_000,) * 4, sizes=(784, 1_001, 48, 4_095), tokens=300)
     shape.cp, shape.options = False, 0.1
     return _few(shape, *[Given(3, 300, way) for way in (EAGER, TOGETHER, APART, MAPPED) * 2])
 
 
 def _sets(count: int) -> Plan:
-    """So many sets of outputs of the caller's, and then the first of them again."""
+    """Plan gathers into `count` sets of the caller's outputs, then into the first ones again."""
     shape = Shape(groups=2, rows=3, tokens=6, width=5, options=0.1)
     sets = [*range(3, 3 + count), 3, 4, 5]
     plan = _few(shape, *[Given(2, ways=(GATHER,), out=one, writes=1, ids=1) for one in sets])
-    plan.state = plan.captured = 0.0  # new tables would have seen none of them
+    plan.state = plan.captured = 0.0  # new tables would have seen none of these sets
     return plan
 
 
 def _beyond_the_layout(tokens: int, *counts: int) -> Plan:
-    """More tokens than the layout has, in slots of the caller's that are made for them."""
+    """Plan batches of more tokens than the layout has, in slots made for them by the caller."""
     shape = Shape(groups=2, rows=4, tokens=tokens, width=30, options=0.2)
     given = [
         Given(reqs, count, way, out=OWN_SIZE)
@@ -162,7 +162,7 @@ def _beyond_the_layout(tokens: int, *counts: int) -> Plan:
 
 
 def _waiting(width: int, groups: int) -> Plan:
-    """Rows that are read while what is staged for them waits: fewer blocks, or more."""
+    """Plan reads of rows while their staged writes wait: of fewer blocks, or of more."""
     shape = Shape(groups=groups, rows=3, tokens=40, widths=(width,) * groups, options=0.2)
     ways: tuple[tuple[str, ...], ...] = (
         *((GATHER,), (SLOTS, GATHER), (BOTH,)),
@@ -178,7 +178,7 @@ def _waiting(width: int, groups: int) -> Plan:
 
 
 def _appends_and_overwrites(writes: int, rows: int, width: int) -> Plan:
-    """Rows that get ids in turn, some of them many times, between long writes that begin anew."""
+    """Plan rows that get ids in turn, some many times, between long writes that overwrite."""
     shape = Shape(groups=1, rows=rows, tokens=20, width=width, options=0.2)
     given = [Given(rows, ways=way, writes=writes) for way in (EAGER, APART, CAPTURED, EAGER)]
     plan = _few(shape, *given)
@@ -187,7 +187,7 @@ def _appends_and_overwrites(writes: int, rows: int, width: int) -> Plan:
 
 
 def _outputs(groups: int) -> Plan:
-    """Outputs of the caller's in most calls: of one set, of another, or of parts of both."""
+    """Plan calls, most of them into the caller's outputs: one set, another, or parts of both."""
     shape = Shape(groups=groups, rows=4, tokens=20)
     given = [Given(3, ways=(GATHER,), out=one, writes=2, ids=1) for one in (0, MIXED, 1, MIXED, 0)]
     plan = Plan("", (shape,), 13, tuple(given), batch=3, custom=0.8, refused=0.0, kept=0.9)
@@ -196,7 +196,7 @@ def _outputs(groups: int) -> Plan:
 
 
 def _short_rows(width: int) -> Plan:
-    """Wide tables of rows that are short, with dummies at the end of the batch."""
+    """Plan wide tables of short rows, with dummies at the end of the batch."""
     shape = Shape(groups=1, rows=30, width=width, tokens=60, options=0.1)
     given = [
         Given(reqs, ways=EAGER, dummy_last=True, writes=2, ids=1) for reqs in (13, 15, 16, 19, 3)
@@ -215,12 +215,12 @@ def _width(width: int) -> Plan:
         Given(2, ways=CAPTURED),
     ]
     plan = _few(shape, *given[: 4 if width < 2_000 else 3])
-    plan.column = width  # which rows are about to reach
+    plan.column = width  # where rows are about to arrive
     return plan
 
 
 def _tokens(tokens: int) -> Plan:
-    """As many as fit, few with the rest to be padded, and many in each of the ways."""
+    """Plan as many tokens as fit, a few with the rest padded, and many in each of the ways."""
     shape = Shape(groups=1, tokens=tokens, rows=4)
     return _few(
         shape,
@@ -257,7 +257,7 @@ def _tokens_and_rows(tokens: int, rows: int) -> Plan:
 
 
 def _spreads(*starts: str) -> Plan:
-    """All ways to spread tokens, with two requests a program or not."""
+    """Plan each of the spreads of tokens, with one or two requests per program."""
     shape = Shape(groups=2, tokens=1_300, rows=20, options=0.1)
     given = [Given(12, 250 + 331 * at, EAGER, one) for at, one in enumerate(starts)]
     return _few(shape, *given)
@@ -277,7 +277,7 @@ def _cp(ranks: int, groups: int) -> Plan:
 def _positions(
     block_size: int, width: int, groups: int = 2, ranks: int = 1, interleave: int | None = None
 ) -> Plan:
-    """Positions that are large and inside of their rows, and windows as far."""
+    """Plan positions that are large though inside their rows, and windows that reach as far."""
     shape = Shape(groups=groups, width=width, block_size=block_size, tokens=300, windows=True)
     shape.interleave = interleave
     shape.cp, shape.rows, shape.ranks = ranks > 1, 4, ranks
@@ -294,7 +294,7 @@ def _positions(
 def _windows(rows: int, width: int, groups: int) -> Plan:
     shape = Shape(groups=groups, rows=rows, width=width, tokens=60, windows=True, cp=False)
     ways = (EAGER, TOGETHER, GATHERED, *[EAGER] * (2 if rows < 10 else 0))
-    # Few batches of other plans are as large and have outputs of the caller's.
+    # Few batches of other plans are as large and go into the caller's outputs.
     outs = [Given(rows, ways=EAGER, out=3)] if rows > 32 else []
     return _large(shape, *[Given(rows, ways=way) for way in ways], *outs)
 
@@ -310,19 +310,19 @@ def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
 
 
 def _records(*counts: int) -> Plan:
-    """As many rows with several ids each, of which few are in the batch."""
+    """Plan writes of several ids to each of many rows, few of them in the batch."""
     shape = Shape(groups=1, rows=max(counts) + 9, width=12, tokens=20, options=0.2)
     return _large(shape, *[Given(2, ways=EAGER, writes=one, ids=3) for one in counts])
 
 
 def _writes_and_batch(writes: int, rows: int) -> Plan:
-    """Most rows of a large batch have something staged, of one id or of several."""
+    """Plan a large batch with a staged write to most rows, of one id or of several."""
     shape = Shape(groups=1, rows=rows, width=9, tokens=2 * rows, options=0.2)
     return _large(shape, Given(rows, ways=EAGER, writes=writes, ids=1))
 
 
 def _quiet(*quiet: int) -> Plan:
-    """Long writes, of more ids than buffers have room for at first, before and after."""
+    """Plan long writes, of more ids than buffers first have room for, around quiet applies."""
     shape = Shape(groups=1, rows=3, tokens=6, width=4_000)
     steps = [
         given
@@ -336,15 +336,15 @@ def _quiet(*quiet: int) -> Plan:
 
 
 def _long(steps: int) -> Plan:
-    """Many steps that write one row, while others stay as they were written or put back.
+    """Plan many steps that write one row, while others stay as written or restored.
 
-    Most requests come at first and at the end, so that what happened 64, 128 or 256 steps before is
-    met, whatever counts the steps.
+    Most requests come at the beginning and at the end. The last ones thus meet the effects of 64,
+    128 or 256 steps before, whatever counts the steps.
     """
     shape = Shape(groups=1, rows=4, tokens=3, width=40, options=0.1)
     begun = (
         Given(4, ways=EAGER, writes=4, ids=2),
-        Given(4, ways=EAGER, state="snapshot"),  # of short rows, which are longer when it counts
+        Given(4, ways=EAGER, state="snapshot"),  # of rows that are longer by the restore
         *[Given(4, ways=EAGER, writes=1)] * 20,
         *[Given(4, ways=EAGER, writes=1, ids=3)] * 6,
         Given(4, ways=EAGER, state="restore"),
@@ -355,15 +355,15 @@ def _long(steps: int) -> Plan:
     given = (*begun, *between, *ended)
     plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.0)
     plan.idle, plan.refused, plan.captured, plan.stage, plan.busy = 0.85, 0.0, 0.0, 1.0, 1
-    # The row that is written becomes the longest, and is short again.
+    # The written row becomes the longest, and then short again.
     plan.full, plan.overwrite = 0.01, 0.03
     return plan
 
 
 def _stale(steps: int) -> Plan:
-    """Rows written in steps, then apart, and read in so many steps that write another row.
+    """Plan rows written in steps, then apart, then read in many steps that write another row.
 
-    So what is left of those first steps is met whenever a count of steps begins anew.
+    Remains of the first steps are thus met whenever a count of steps begins anew.
     """
     shape = Shape(groups=1, rows=2, tokens=6, width=6, options=0.1)
     begun = (
@@ -377,7 +377,7 @@ def _stale(steps: int) -> Plan:
 
 
 def _far_rows(rows: int) -> Plan:
-    """A table of as many rows, of which those beside powers of two are used."""
+    """Plan a table of many rows, and use the ones beside powers of two."""
     shape = Shape(groups=1, rows=rows, width=4, tokens=40, options=0.2)
     few = _few(
         shape,
@@ -395,7 +395,7 @@ def _far_rows(rows: int) -> Plan:
 
 
 def _interleaved(steps: int) -> Plan:
-    """Steps with writes, steps without, and applies in between, of the same few rows."""
+    """Plan steps with writes, steps without, and applies in between, of the same few rows."""
     shape = Shape(groups=1, rows=2, tokens=4, width=30, options=0.1)
     plan = Plan("", (shape,), steps, batch=2, writes=1, ways=(EAGER, EAGER, ("apply",), TOGETHER))
     plan.refused, plan.captured, plan.state, plan.stage, plan.again = 0.0, 0.0, 0.02, 0.5, 0.0
@@ -467,7 +467,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     Extreme("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
     Extreme("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
     Extreme("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
-    # What has a size of its own, or waits.
+    # Outputs of their own size, and writes that wait.
     Extreme("more tokens than the layout", lambda: _beyond_the_layout(64, 200, 129, 65)),
     Extreme("many more tokens than the layout", lambda: _beyond_the_layout(9, 1_100, 33)),
     Extreme("what waits, 40 columns", lambda: _waiting(40, 1)),
@@ -481,7 +481,7 @@ EXTREMES: Final[tuple[Extreme, ...]] = (
     Extreme("blocks of 2**31 tokens over 3 ranks", lambda: _positions(2**30, 40, 1, 3, 2**30)),
     Extreme("positions of 2**60 over ranks", lambda: _positions(2**30, 1_000, 1, 2**20)),
 )
-"""What every run plays first, as far as it goes; each once."""
+"""The extremes that every run plays first, each once; a short run plays only some."""
 
 LARGER: Final[tuple[Extreme, ...]] = (
     Extreme("65 groups", lambda: _groups(65)),
@@ -500,4 +500,4 @@ LARGER: Final[tuple[Extreme, ...]] = (
     Extreme("4,097 rows", lambda: _rows(4_097, TOGETHER)),
     Extreme("2,049 rows", lambda: _rows(2_049, TOGETHER)),
 )
-"""Played by `--deep` after all of a default run."""
+"""The extremes that `--deep` plays after all scenarios of a default run."""

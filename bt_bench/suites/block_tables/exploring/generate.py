@@ -1,4 +1,4 @@
-"""Makes scenarios: for each number a theme, its layouts, and legal calls on them."""
+"""The generator of scenarios: for each number a theme, its layouts, and legal calls on them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from bt_bench.suites.block_tables.exploring.themes import CAPTURE, Given, Plan
 from bt_kernels.layout import TableLayout
 
 MOST_CELLS, MOST_CELLS_DEEP = 400_000, 4_000_000
-# Programs of launches, which the interpreter takes some 0.5 to 1 ms each for.
+# Programs of launches; the interpreter takes some 0.5 to 1 ms for each.
 MOST_PROGRAMS, MOST_PROGRAMS_DEEP = 400, 12_000
 
 
@@ -60,7 +60,7 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     ("apply", "apply", BOTH, BOTH),
     (SLOTS, STEP),
     ("apply",),
-    # What was staged waits, for as long as this goes on.
+    # Staged writes wait until a step takes another way.
     (GATHER,),
     (BOTH,),
     (),
@@ -70,13 +70,13 @@ _ENDS: Final = (
     *[("replay", False)] * 4,
     *[(end, more) for end in ("restore", "step", "none") for more in (False, True)],
 )
-"""Ends of a publication, each with whether more is staged before; dealt out as from a deck."""
+"""Ends of a publication, each with whether more is staged before it; dealt as from a deck."""
 MOST_OWNING, MOST_RECORDS = 32, 120  # rows, and rows of all groups, that are filled at first
 
 
 def make(source: Source) -> Scenario:
-    """The scenario of a source."""
-    if source.number < SCENARIOS:  # with `--deep`, too
+    """Make the scenario of a source."""
+    if source.number < SCENARIOS:  # the same with `--deep`
         source = replace(source, deep=False)
     rng = source.rng()
     plans = plans_of(source, rng)
@@ -108,25 +108,25 @@ def make(source: Source) -> Scenario:
 
 @dataclass
 class _Maker:
-    """Draws the calls of one plan."""
+    """The maker of the calls of one plan."""
 
     rng: np.random.Generator
     source: Source
     plan: Plan
     layouts: tuple[TableLayout, ...]
-    first: int  # of its tables in the scenario
+    first: int  # index of its first table in the scenario
     calls: list[Call]
     snapshots: dict[int, tuple[TableLayout, Ints]]
     deck: list[tuple[str, str]] = field(default_factory=list)
     ends: list[tuple[str, bool]] = field(default_factory=list)
     batches: Batches = field(init=False)
     models: list[Model] = field(default_factory=list)
-    is_last: bool = False  # whether nothing comes behind the calls of this step
+    is_last: bool = False  # whether no calls follow this step's
     alike: bool = False  # whether writes have the same ids in all groups
     odd_ids: float = 0.0  # share of lists that have an id at the end of its range
 
     def draw(self) -> None:
-        """All of them."""
+        """Draw all calls."""
         rng = self.rng
         self.batches = Batches(rng, self.source, self.plan)
         given = list(self.plan.given)
@@ -224,7 +224,7 @@ class _Maker:
         self._repeat(at, model)
 
     def _repeat(self, at: int, model: Model) -> None:
-        """The last call once more with the very same arguments, mostly after something else."""
+        """Repeat the last call with the very same arguments, mostly after something else."""
         rng = self.rng
         batch = model.before()
         if batch is None or rng.random() >= self.plan.repeat:
@@ -251,7 +251,7 @@ class _Maker:
         self._again(at, model, batch, fill)
 
     def _way(self) -> tuple[str, ...]:
-        """The calls that a step consists of."""
+        """Choose the calls of a step."""
         rng = self.rng
         if self.batches.given.ways:
             captures = CAPTURED_STEPS in self.source.features
@@ -282,21 +282,21 @@ class _Maker:
         count = given.writes if given.writes is not None else self.plan.writes
         if count is None:
             count = int(rng.integers(1, 5))
-        # Mostly few rows get all writes of a step, so that some get several.
+        # Sometimes two rows share all writes of a step, and so get several.
         several = max(1, count if rng.random() < 0.7 or given.writes is not None else 2)
-        # As many rows as there are, so that as many records are applied.
+        # Distinct rows where there are enough: each is a record to apply.
         used = self.plan.rows_of(model.layout.max_num_reqs)
         rows = rng.permutation(used)[:several]
         if rng.random() < 0.3 and given.writes is None:
             rows = used[rng.integers(len(used), size=several)]
         if self.plan.busy is not None and given.writes is None:
             rows = rng.integers(self.plan.busy, size=several)
-        # As in a step that only decodes: a block at most for each row.
+        # As in a step that only decodes: at most one block for each row.
         most = 1 if self.plan.prompts and given.ids is None and rng.random() < 0.4 else None
         return [self._write(model, int(rows[index % len(rows)]), most) for index in range(count)]
 
     def _prompts(self, at: int, model: Model) -> None:
-        """Fills rows, as prompts do; of many rows the first, the last, and some in between."""
+        """Fill rows, as prompts do; of many rows, the first, the last, and some in between."""
         layout, rng = model.layout, self.rng
         rows = self.plan.rows_of(layout.max_num_reqs).tolist()
         most = 8
@@ -314,9 +314,9 @@ class _Maker:
         self.calls.append(Stage(at, tuple(writes)))
 
     def _prompt(self, layout: TableLayout, row: int, *, few: bool) -> Write:
-        """A write that fills a row."""
+        """Draw a write that fills a row."""
         rng, column = self.rng, self.plan.column
-        # Some rows are almost full, or about to reach a column that the code names.
+        # Some rows are almost full, or about to reach the plan's column.
         room = 9 if rng.random() < 0.3 else None
         counts = [
             int(rng.integers(max(0, width - (room or width)), width + 1)) for width in layout.widths
@@ -331,9 +331,7 @@ class _Maker:
         return Write(row, lists, overwrite=True)
 
     def _write(self, model: Model, row: int, each: int | None) -> Write:
-        """A write of a row; with `each` an append of as many blocks to each group, if there is
-        room.
-        """
+        """Draw a write to a row; with `each`, append that many blocks per group, if they fit."""
         rng = self.rng
         wanted = self.batches.given.ids if self.batches.given.ids is not None else self.plan.ids
         room = np.array(model.layout.widths) - model.owned[:, row]
@@ -356,7 +354,7 @@ class _Maker:
             else:
                 count = int(rng.integers(min(most, 4) + 1))
             if self.batches.given.writes is not None or self.plan.busy is not None:
-                # None is empty: each is a record.
+                # No list is empty: each is a record to apply.
                 count = max(count, min(most, 1))
             ids = rng.integers(2**31, size=count)
             if count and rng.random() < self.odd_ids:
@@ -374,7 +372,7 @@ class _Maker:
         return Write(row, tuple(lists), overwrite)
 
     def _renew(self, at: int, model: Model) -> None:
-        """New tables in place of these, on which the last call comes again."""
+        """Replace the tables by new ones, and repeat the last call on them."""
         batch = model.before()
         self.calls.append(Renew(at))
         model.renew()
@@ -386,22 +384,22 @@ class _Maker:
             self.calls.append(Run(at, model.method, batch))
 
     def _state(self, at: int, model: Model) -> None:
-        """A snapshot, a restore, or dummies."""
+        """Add a snapshot, a restore, dummies, or another change of state."""
         rng, layout = self.rng, model.layout
         which = rng.random()
         fitting = self._fitting(model)
         others = [name for name in OTHERS if name in self.source.features]
-        if rng.random() < 0.25 and fitting:  # one is taken, another put back, and then that one
+        if rng.random() < 0.25 and fitting:  # take one, restore another, then restore the first
             newest = len(self.snapshots)
             for put_back in (False, True):
                 self._keep(at, model, put_back=put_back)
-            if rng.random() < 0.5:  # or a second one, taken of what the first put back
+            if rng.random() < 0.5:  # or a second one, taken right after the restore
                 newest += 1
                 self._keep(at, model, put_back=False)
                 if batch := model.before():
                     self._again(at, model, batch, None)
             self._put_back(at, model, newest)
-        elif rng.random() < 0.1:  # one is taken and put back at once, whatever is staged
+        elif rng.random() < 0.1:  # take one and restore it at once, whatever is staged
             newest = len(self.snapshots)
             self._keep(at, model, put_back=False)
             self._put_back(at, model, newest)
@@ -420,7 +418,7 @@ class _Maker:
             self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
 
     def _keep(self, at: int, model: Model, *, put_back: bool) -> None:
-        """A snapshot, or a restore of one that fits."""
+        """Add a snapshot, or a restore of one that fits."""
         if not put_back:
             key = len(self.snapshots)
             self.calls.append(Snapshot(at, key))
@@ -429,7 +427,7 @@ class _Maker:
         self._put_back(at, model, self._chosen(model, self._fitting(model)))
 
     def _chosen(self, model: Model, fitting: list[int]) -> int:
-        """A snapshot to be put back: mostly the one that was put back last."""
+        """Choose a snapshot to restore: mostly the one that was restored last."""
         again = model.restored if self.rng.random() < 0.6 else None
         return again if again is not None else fitting[int(self.rng.integers(len(fitting)))]
 
@@ -440,7 +438,7 @@ class _Maker:
         model.owned[:] = self.snapshots[key][1]
 
     def _other(self, at: int, model: Model, method: str) -> None:
-        """A method that changes nothing; with other tables often, and then the last call again."""
+        """Add a method that changes nothing; often replace the tables, and repeat the last call."""
         rng = self.rng
         if method != REPLACES or rng.random() < 0.3:
             self.calls.append(Other(at, method))
@@ -452,18 +450,18 @@ class _Maker:
             self._again(at, model, batch, None)
 
     def _again(self, at: int, model: Model, batch: Batch, fill: int | None) -> None:
-        """The last call once more."""
+        """Repeat the last call."""
         if model.method == STEP:
             batch = self.batches.apart(model, batch)
             model.pending.clear()
         self.calls.append(Run(at, model.method, batch, same_tensors=True, poison=fill))
 
     def _fitting(self, model: Model) -> list[int]:
-        """The snapshots that a table can be restored from."""
+        """Return the snapshots from whose state a table can be restored."""
         return [key for key, (of, _) in self.snapshots.items() if of == model.layout]
 
     def _captured(self, at: int, model: Model) -> None:
-        """A capture, or something published for one of the captured steps."""
+        """Add a capture, or a publication for one of the captured steps."""
         rng = self.rng
         if not model.captured or rng.random() < 0.25:
             self._capture(at, model)
@@ -477,7 +475,7 @@ class _Maker:
             return
         made = self._publication(model, at)
         for other, place in self._others(model):
-            if other.captured and rng.random() < 0.7:  # and settled before the first one is
+            if other.captured and rng.random() < 0.7:  # settled before the first publication is
                 meanwhile = self._publication(other, place)
                 self.calls.append(replace(made, meanwhile=meanwhile))
                 self._after(other, meanwhile)
@@ -487,12 +485,12 @@ class _Maker:
         self._after(model, made)
 
     def _others(self, model: Model) -> list[tuple[Model, int]]:
-        """The other tables of the plan, in any order, with their places."""
+        """Return the other tables of the plan, in random order, with their places."""
         found = [(one, self.first + at) for at, one in enumerate(self.models) if one is not model]
         return [found[index] for index in self.rng.permutation(len(found))]
 
     def _publication(self, model: Model, at: int) -> Publish:
-        """Something published for one of the captured steps of tables, and what comes then."""
+        """Draw a publication for one of the captured steps of tables, and its end."""
         rng = self.rng
         rounds = tuple(self._published(model) for _ in range(int(rng.choice([1, 1, 2, 3]))))
         key = int(rng.integers(1, len(model.captured) + 1))
@@ -515,12 +513,12 @@ class _Maker:
         return Publish(at, key, rounds, replay, restored, step, later=later)
 
     def _decoded(self, model: Model, at: int, *, replayed: bool = True) -> Publish:
-        """Draw a publication in which a row gets a block, or none does, and its replay.
+        """Draw a publication that gives up to two rows a block, and its replay.
 
         Args:
-            model: of the tables.
+            model: the model of the tables.
             at: their number.
-            replayed: else a plain step comes in place of the replay.
+            replayed: whether it is replayed; otherwise, a plain step takes the replay's place.
         """
         rng = self.rng
         used = self.plan.rows_of(model.layout.max_num_reqs)
@@ -535,7 +533,7 @@ class _Maker:
         return replace(made, replay=batch) if replayed else replace(made, step=batch)
 
     def _after(self, model: Model, made: Publish) -> None:
-        """A gather that zeroes what a replay has filled, or one of all rows."""
+        """Add a gather that zeroes the rows that a replay has filled, or one of all rows."""
         if made.replay is not None and self.rng.random() < 0.5:
             batch = replace(self.batches.batch(model, None), out=None)
             self.calls.append(Run(made.table, GATHER, batch))
@@ -544,7 +542,7 @@ class _Maker:
             self._settle(made.table, model)
 
     def _published(self, model: Model) -> tuple[Write, ...]:
-        """Writes before a publication: often a block of one row, which any buffer has room for."""
+        """Draw the writes before a publication: often one block of a row, which fits any buffer."""
         given = self.batches.given
         way = self.rng.random()
         if way < 0.35:
@@ -561,18 +559,18 @@ class _Maker:
         model.pending.clear()
         model.captured.append(batch)
         self.calls.append(Capture(at, len(model.captured), batch))
-        if model.restored is not None and self.rng.random() < 0.4:  # the step is taken back
+        if model.restored is not None and self.rng.random() < 0.4:  # undo the step
             self._put_back(at, model, model.restored)
         if not is_last:
             self._settle(at, model)
 
     def _settle(self, at: int, model: Model) -> None:
-        """How many rows are dirty now is up to the variant; a gather of all rows ends that."""
+        """Gather all rows: until then, the number of dirty rows is up to the variant."""
         self.calls.append(Run(at, GATHER, self.batches.whole(model)))
         model.last = None
 
     def _right_one(self, at: int, model: Model, method: str, batch: Batch, *, custom: bool) -> None:
-        """The call as it would be right, just before the one that is to be refused."""
+        """Add the valid form of a call, just before the call that must be refused."""
         if method == STEP:
             batch = self.batches.apart(model, batch)
             model.pending.clear()
@@ -582,7 +580,7 @@ class _Maker:
         model.last, model.method = batch, method
 
     def _refused(self, at: int, model: Model) -> None:
-        """A call that has to be refused; all kinds come before one comes again."""
+        """Add a call that must be refused; every kind comes once before any comes again."""
         rng, layout = self.rng, model.layout
         features = self.source.features
         if not self.deck:
@@ -596,7 +594,7 @@ class _Maker:
             self.calls.append(SetFlag(at, "validate", model.validates))
         batch: Batch | None = None
         if what in refusals.ARGUMENTS | refusals.OUTPUTS | refusals.CONTENTS:
-            batch = model.last if rng.random() < 0.5 else None  # which was right a moment ago
+            batch = model.last if rng.random() < 0.5 else None  # which was valid a moment ago
             if batch is None or batch.tokens > layout.max_num_batched_tokens:
                 batch = self.batches.batch(model, None)
             if method == refusals.CAPTURE:
@@ -611,7 +609,7 @@ class _Maker:
         right = method in _CALLS and not (beyond and model.validates)
         share = 0.5 if layout.num_groups * layout.max_num_reqs <= 20 else 0.1  # by what it costs
         if batch is not None and right and rng.random() < share:
-            batch = replace(batch, more=0)  # which a wrong one has none of
+            batch = replace(batch, more=0)  # as in the wrong call, which has no surplus elements
             self._right_one(at, model, method, batch, custom=what in refusals.OUTPUTS)
         if what == refusals.OUT_TAKEN and REPLACES in features and rng.random() < 0.7:
             self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))

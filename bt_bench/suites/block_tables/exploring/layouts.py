@@ -1,4 +1,4 @@
-"""Layouts of scenarios: small ones with any options, and ones that are large in one direction."""
+"""Layouts of scenarios: small with any options, or large in one direction."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ CP_SIZES = (2, 3, 4, 5, 6, 7, 8, 12)
 
 @dataclass
 class Shape:
-    """Sizes that a layout is drawn for; `None`: small ones, drawn at random.
+    """The fixed sizes of a layout; those that are `None` are small and drawn at random.
 
     Args:
         groups: G.
         rows: `max_num_reqs`.
-        width: of one group, the others stay small.
+        width: width of one group; the others stay small.
         tokens: `max_num_batched_tokens`.
-        block_size: of one group.
-        cp: whether tokens are shared among ranks; `None`: perhaps.
-        ranks: that share them; `None`: any number.
-        interleave: tokens of a rank's turn; `None`: any number that is possible.
-        windows: whether all groups have a sliding window; else perhaps.
-        widths: of the first groups.
+        block_size: block size of one group.
+        cp: whether ranks share the tokens; `None`: perhaps.
+        ranks: number of ranks that share them; `None`: any.
+        interleave: consecutive tokens of a rank; `None`: any possible number.
+        windows: whether all groups have a sliding window; otherwise, they may.
+        widths: widths of the first groups.
         sizes: block sizes of the first groups.
         options: share of layouts with each of the other options.
     """
@@ -56,13 +56,13 @@ class Shape:
 def draw_layout(
     rng: np.random.Generator, shape: Shape, features: frozenset[str], *, most_cells: int
 ) -> TableLayout:
-    """A layout of a shape that needs no feature beyond those given.
+    """Draw a layout of a shape that needs no feature beyond those given.
 
     Args:
         rng: random numbers.
-        shape: what is fixed.
-        features: of the variant.
-        most_cells: elements of all its tables; rows become fewer where they would be more.
+        shape: the fixed sizes.
+        features: the variant's features.
+        most_cells: most elements of all its tables; the number of rows is reduced to fit.
     """
     groups = shape.groups or int(rng.integers(1, 7))
     cp = shape.cp if shape.cp is not None else rng.random() < 0.2
@@ -82,13 +82,13 @@ def draw_layout(
     options: dict[str, Any] = {}
     if cp:
         plain = shape.block_size is None and not shape.sizes
-        if plain and rng.random() < 0.5:  # so that ranks can take turns by several tokens
+        if plain and rng.random() < 0.5:  # lets ranks take turns by several tokens
             least = int(rng.choice([2, 3, 4, 16]))
             sizes = [least * int(rng.choice([1, 1, 2, 3, 4])) for _ in sizes]
         options |= _cp_options(rng, sizes, shape)
     if DISABLED_GROUPS in features and rng.random() < shape.options:
         enabled = [bool(rng.random() < 0.6) for _ in range(groups)]
-        # Else nothing is mapped, which only small scenarios can afford.
+        # Otherwise nothing might be mapped, which only small scenarios can afford.
         if shape.width is not None or shape.block_size is not None:
             enabled[at] = True
         if not any(enabled) and (rng.random() < 0.7 or shape.options < 0.3):
@@ -103,7 +103,7 @@ def draw_layout(
 
 
 def _reach(rng: np.random.Generator, size: int, width: int, *, least: int) -> int:
-    """A reach: none, of one token, of one block, of any part of the row, or the longest."""
+    """Draw a reach: none, one token, one block, anything up to three rows, or the longest."""
     some = int(rng.integers(1, min(3 * size * width + 1, INT32_MAX)))
     way = rng.random()
     reach = some if way < 0.4 else int(rng.choice([0, 1, size, INT32_MAX], p=[0.3, 0.3, 0.3, 0.1]))

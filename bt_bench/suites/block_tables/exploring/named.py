@@ -1,4 +1,4 @@
-"""Scenarios of the numbers that a variant's own code names, and of those beside them."""
+"""Scenarios of the numbers that a variant's own code names, and of their neighbours."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from bt_bench.suites.block_tables.exploring.themes import (
 )
 
 NAMED: Final = "named sizes"
-LIKELY, OTHER = 3, 2  # of each kind of direction in a scenario, of others in every second one
+LIKELY, OTHER = 3, 2  # directions of each kind in a scenario; others in every second one
 LIKELIEST: Final = ("rows", "tokens", "columns", "ids", "groups", "padding")
-_FULL, _CHEAP, _DEAR = 12, 60, 300  # sizes, by what programs of as many cost
+_FULL, _CHEAP, _DEAR = 12, 60, 300  # sizes, by the cost of as many programs
 _DEAR_ONES: Final = ("rows", "writes", "steps")
 _WAYS = (EAGER, TOGETHER, APART, EAGER)
 
 
 def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[Plan, ...]:
-    """Several directions, each as large as a number in the code, and one less, and one more.
+    """Plan several directions, each as large as a number in the code, one less, and one more.
 
     The likeliest directions come first, and none comes again before all have come.
 
     Args:
         rng: random numbers.
-        source: of the scenario.
-        turn: how many scenarios of named sizes there were before.
+        source: the scenario's source.
+        turn: number of earlier scenarios of named sizes.
 
     Returns:
-        A plan each; none if the code names no number.
+        The plans of each direction; none if the code names no number.
     """
     likely, other = (_ways(source, kind) for kind in (LIKELIEST, tuple(_DIRECTIONS)[6:]))
     chosen = _in_turn(likely, turn, LIKELY)
@@ -58,7 +58,7 @@ def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[Pl
 
 
 def _ways(source: Source, directions: Sequence[str]) -> list[tuple[int, str]]:
-    """Sizes with directions, in the order of a run: directions in turn, sizes in any order."""
+    """Return sizes with directions, in a run's order: directions in turn, sizes shuffled."""
     order = np.random.default_rng(source.seed)
     columns = []
     for direction in directions:
@@ -71,15 +71,15 @@ def _ways(source: Source, directions: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def _in_turn(ways: Sequence[tuple[int, str]], turn: int, count: int) -> list[tuple[int, str]]:
-    """The ways of a turn."""
+    """Return the ways of a turn."""
     wanted = range(turn * count, turn * count + min(count, len(ways)))
     chosen = [(*ways[index % len(ways)], index >= len(ways)) for index in wanted]
-    # What has come before comes again where it is cheap.
+    # A way comes again only where it is cheap.
     return [(n, d) for n, d, again in chosen if not (again and n > _CHEAP and d in _DEAR_ONES)]
 
 
 def _beside(rng: np.random.Generator, size: int) -> list[int]:
-    """The size, one more, and one less; fewer of them the dearer they are."""
+    """Return the size, one more, and one less; the dearer they are, the fewer."""
     sizes = [size, size + 1, max(1, size - 1)]
     if size <= _CHEAP:
         return sizes
@@ -112,7 +112,7 @@ def _groups(rng: np.random.Generator, size: int) -> list[Plan]:
 
 
 def _columns(rng: np.random.Generator, size: int) -> list[Plan]:
-    """Groups as wide, and rows that grow past the number."""
+    """Plan groups of these widths, and rows that grow past the number."""
     widths = (size + 1, size, max(1, size - 1))
     shape = Shape(groups=3, rows=int(rng.integers(3, 6)), widths=widths, options=0.4)
     given = [Given(3, ways=_way(rng, 1), writes=3, ids=1) for _ in range(3)]
@@ -131,7 +131,7 @@ def _ids(rng: np.random.Generator, size: int) -> list[Plan]:
 def _tokens(rng: np.random.Generator, size: int) -> list[Plan]:
     shape = Shape(groups=int(rng.integers(1, 3)), tokens=size + 1, rows=4, options=0.4)
     sizes = (size, size + 1, max(1, size - 1))
-    # One request has them all, or several have; many are dear in a step of one launch.
+    # One request has all tokens, or several do; many are dear in a step of one launch.
     spreads = ("one", None, "one", "long first")
     given = [
         Given(
@@ -145,7 +145,7 @@ def _tokens(rng: np.random.Generator, size: int) -> list[Plan]:
 
 
 def _padding(rng: np.random.Generator, size: int) -> list[Plan]:
-    """Slots behind the tokens, and rows behind the batch."""
+    """Plan padding: slots behind the tokens, and rows behind the batch."""
     shape = Shape(groups=1, tokens=size + 4, rows=4, options=0.4)
     given = [Given(2, 4 - more, _way(rng, 1)) for more in (0, 1, -1)]
     plans = [_plan(shape, *given)]
@@ -178,7 +178,7 @@ def _quiet(_rng: np.random.Generator, size: int) -> list[Plan]:
 
 
 def _steps(rng: np.random.Generator, size: int) -> list[Plan]:
-    """As many steps, and some more; many of them apply nothing, and most have no requests."""
+    """Plan as many steps, and some more; many apply nothing, and most have no requests."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
     if size < 130 and rng.random() < 0.4:  # rows that are written rarely
         shape.rows = 30

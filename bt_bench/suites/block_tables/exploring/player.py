@@ -1,4 +1,4 @@
-"""Plays scenarios on tables: makes every call, and yields all that can be seen after it."""
+"""The player of scenarios: it makes every call, and yields the observable state after it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TablePlayer(Player):
     def play(
         self, variant: type[Any], scenario: Any, device: torch.device, guard: Guard | None
     ) -> Iterator[Seen]:
-        """See the base class: after each call all buffers of all tables, and what it returned."""
+        """See the base class: after each call, all buffers of all tables, and the call's result."""
         if guard is not None:
             _fill_fresh_memory(scenario.garbage, device)
         self.not_tried: list[str] = []
@@ -116,7 +116,7 @@ def _play(
 def _publish(
     call: Publish, tables: Mapping[int, _Table], snapshots: Mapping[int, Any]
 ) -> dict[str, np.ndarray[Any, Any] | str]:
-    """Makes a publication, what comes meanwhile, and what comes then; returns the facts of them."""
+    """Make a publication, another meanwhile, and their ends; return their facts."""
     table = tables[call.table]
     table.publish(call)
     facts: dict[str, np.ndarray[Any, Any] | str] = {}
@@ -130,7 +130,7 @@ def _publish(
 
 
 def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
-    """Makes memory that nobody has written hold garbage, not the zeros of fresh pages."""
+    """Fill unwritten memory with garbage, in place of the zeros of fresh pages."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_PERTURB, 0 if garbage is None else garbage % 255 + 1)
     if device.type == "cuda" and garbage is not None:
@@ -142,19 +142,19 @@ def _fill_fresh_memory(garbage: int | None, device: torch.device) -> None:
 
 
 def _amid(table: torch.Tensor) -> torch.Tensor:
-    """A table of the same shape in a longer tensor, with a row before it and one behind it."""
+    """Return an equally shaped table in a longer tensor, between a row before and one behind."""
     rows, width = table.shape
     return table.new_full((rows + 2, width), FILLED)[1:-1]
 
 
 def _keep_busy() -> None:
-    """Enqueues work that the device is busy with for a while."""
+    """Enqueue work that keeps the device busy for a while."""
     launch_spin(_AHEAD_NS)
 
 
 @dataclass(frozen=True)
 class _CapturedStep:
-    """A captured step, the inputs that it reads, and its graph where replays can be made."""
+    """A captured step, the inputs that it reads, and its graph if it can be replayed."""
 
     step: Any
     vectors: Vectors
@@ -162,7 +162,7 @@ class _CapturedStep:
 
 
 class _Table:
-    """One set of tables of a scenario, with what its caller keeps beside it."""
+    """One set of tables of a scenario, and the state that its caller keeps."""
 
     def __init__(
         self,
@@ -195,14 +195,14 @@ class _Table:
         self._offset = scenario.offset
         self._captured: dict[int, _CapturedStep] = {}
         self._captured_reqs: dict[int, int] = {}
-        self._published_rows = 0  # that are dirty once a replay has filled them
-        self._unsettled = False  # how many rows are dirty is up to the variant
+        self._published_rows = 0  # dirty rows once a replay has filled them
+        self._unsettled = False  # whether the number of dirty rows is up to the variant
         if scenario.garbage is not None:
             self._spoil_tables(scenario.garbage)
         self._buffers = Buffers(self.tables, layout, self._before)
 
     def _spoil_tables(self, garbage: int) -> None:
-        """Garbage in all columns that nobody owns, as in an engine after some hours."""
+        """Fill all columns that nobody owns with garbage, as in an engine after some hours."""
         state = self.tables.snapshot()
         for index, table in enumerate(state.block_tables):
             ramp = torch.arange(table.numel(), dtype=torch.int64)
@@ -212,10 +212,10 @@ class _Table:
 
     @contextmanager
     def guarded(self, *others: object) -> Iterator[None]:
-        """Around calls of the variant; on a GPU these come behind other work in the stream.
+        """Guard calls of the variant; on a GPU, they come behind other work in the stream.
 
-        What comes next in the stream has to find their results, without waiting for anything else.
-        So copies are enqueued as soon as a call has returned, and these are what is compared.
+        The next work in the stream must find their results, without waiting for anything else.
+        Copies are therefore enqueued as soon as the calls have returned, and then compared.
         """
         if self._guard is None:
             yield
@@ -229,19 +229,19 @@ class _Table:
             torch.cuda.synchronize(self._device)
 
     def buffers(self) -> dict[str, np.ndarray[Any, Any] | str]:
-        """All buffers as arrays, those of the caller too."""
+        """Return all buffers as arrays, including the caller's."""
         found = self._buffers.seen(self._outputs)
         if not self._unsettled:
             found["num_dirty_rows"] = np.array(self.tables.num_dirty_rows, dtype=np.int64)
         return found
 
     def restore(self, state: Any) -> None:
-        """Puts back a snapshot."""
+        """Restore a snapshot."""
         with self.guarded(state):
             self.tables.restore(state)
 
     def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
-        """Makes a call; returns the facts of it."""
+        """Make a call; return its facts."""
         match call:
             case Stage():
                 return self._stage(call)
@@ -297,9 +297,9 @@ class _Table:
         return {"lists of block ids": "kept" if kept else "changed"}
 
     def _in_known_ones(self, lists: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """The ids in the containers that earlier calls had, as of a scheduler that reuses its own.
+        """Return the ids in the containers of earlier calls, like a scheduler that reuses its own.
 
-        Arrays come again where there was one of their length.
+        An array is reused if there was one of its length.
         """
         return [
             [self._known(place, group, ids) for group, ids in enumerate(of_groups)]
@@ -307,7 +307,7 @@ class _Table:
         ]
 
     def _known(self, place: int, group: int, ids: Any) -> Any:
-        """The container of a write's place in its call, and of a group, with these ids."""
+        """Return the container of a write's place in its call and of a group, with these ids."""
         if isinstance(ids, tuple):
             return ids
         key = place, group, type(ids), getattr(ids, "dtype", None), getattr(ids, "strides", None)
@@ -356,9 +356,9 @@ class _Table:
         return {"arguments": arguments.changed() or "kept"}
 
     def _captured_call(self, arguments: Arguments) -> tuple[Any, Any]:
-        """Return what `capture_step` does while it is captured, and the graph.
+        """Call `capture_step` under capture; return the captured step and the graph.
 
-        Without a GPU there is a graph only if kernels are all that it consists of.
+        Without a GPU, there is a graph only if it consists of kernels alone.
         """
         if self._device.type != "cuda":
             interpreted = InterpretedGraph()
@@ -370,19 +370,19 @@ class _Table:
         try:
             with torch.cuda.graph(graph):
                 step = arguments.call(self.tables, "capture_step")
-        finally:  # torch leaves its own one current where a capture fails
+        finally:  # torch leaves its own stream current if a capture fails
             torch.cuda.set_stream(stream)
         return step, graph
 
     def publish(self, call: Publish) -> None:
-        """Makes the publications of a call, which are pending then."""
+        """Make the publications of a call, which are then pending."""
         self._unsettled = True
         padded = self._captured_reqs[call.key]
         for writes in call.rounds:
             self._append(writes)
             if self._is_reference:
-                # What is published is applied before what comes later, replayed or not; and rows
-                # that a replay does not fill are zeroed.
+                # Published writes are applied before later ones, replayed or not; and rows that
+                # a replay does not fill are zeroed.
                 self.tables.apply_staged_writes()
                 for table in self.tables.input_block_tables:
                     table[padded : self.tables.num_dirty_rows] = 0
@@ -393,14 +393,14 @@ class _Table:
                     captured.step.publish()
 
     def settle(self, call: Publish) -> dict[str, np.ndarray[Any, Any] | str]:
-        """Makes what comes after the publications of a call; returns the facts of it."""
+        """Replay the published step of a call, or make its substitute; return the facts."""
         if call.replay is not None:
             self._published_rows = self.tables.num_dirty_rows
             return self._replay(call.key, call.replay)
         self._append(call.later)
         if call.step is not None:
             facts = self._run(Run(call.table, STEP, call.step))
-            # A replay that is yet to come may fill rows, for all that tables know, until this.
+            # Until this apply, tables must expect a late replay, which fills rows.
             with self.guarded():
                 self.tables.apply_staged_writes()
             return facts
@@ -416,9 +416,9 @@ class _Table:
                 self.tables.append_block_ids(write.row, ids, write.overwrite)
 
     def _replay(self, key: int, batch: Batch) -> dict[str, np.ndarray[Any, Any] | str]:
-        """A replay of a captured step on other contents of its tensors.
+        """Replay a captured step on other contents of its tensors.
 
-        Where its launches are not all of it, its step is made in their place.
+        Without a graph, make the step itself instead.
         """
         captured = self._captured.get(key)
         vectors = self._vectors if captured is None else captured.vectors
@@ -429,12 +429,12 @@ class _Table:
             else:
                 self.tables.apply_staged_writes()
                 arguments.call(self.tables, STEP)
-                # The host does not see what a replay fills, but has counted it before.
+                # The host does not see the rows that a replay fills, but counted them before.
                 self.tables.num_dirty_rows = self._published_rows
         return {"arguments": arguments.changed() or "kept"}
 
     def _replace(self, call: Replace) -> None:
-        """Other tensors in place of all tables, as an engine does that moves its caches."""
+        """Put other tensors in place of all tables, like an engine that moves its caches."""
         tables = self.tables
         self._buffers.filled_with = call.poison
         with self.guarded():
@@ -489,7 +489,7 @@ class _Table:
         return {"result": told, "contents": "empty" if empty else "not empty"}
 
     def _refuse(self, call: Refused) -> dict[str, np.ndarray[Any, Any] | str]:
-        """The outcome; the reference is not asked, since it checks little."""
+        """Return the outcome of a wrong call; the reference checks little, and is not asked."""
         outputs = None
         if call.batch is not None:
             custom = call.what in refusals.OUTPUTS or call.batch.out is not None

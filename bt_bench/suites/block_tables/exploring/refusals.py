@@ -1,4 +1,4 @@
-"""What every variant has to refuse, by name, and what is wrong with the arguments then."""
+"""The faults that every variant must refuse, by name, and the methods that they concern."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SLOTS_GROUPS = "slots_out has a group too few"
 SLOTS_STRIDED = "slots_out has gaps between elements"
 SLOTS_ELSEWHERE = "slots_out is on another device"
 
-# Contents, which only tables that validate look at.
+# Contents, which only tables that validate read.
 ROW_UNKNOWN = "idx_mapping has a row past the tables"
 ROW_NEGATIVE = "idx_mapping has a row below -1"
 STARTS_LATE = "query_start_loc does not start with 0"
@@ -104,7 +104,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     TOKENS_ODD: _SLOTS,
     BATCH_TOO_LONG: _ALL,
 }
-"""What is wrong with the arguments of a batch: for which methods."""
+"""Faults in the arguments of a batch, each with the methods that it concerns."""
 
 OUTPUTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((OUT_MISSING, OUT_DTYPE, OUT_WIDTH, OUT_SHORT, OUT_STRIDED), _GATHERS),
@@ -126,17 +126,17 @@ CONTENTS: dict[str, tuple[str, ...]] = {
 """The same for contents."""
 
 VALIDATED = frozenset({*CONTENTS, PTRS_WRONG})
-"""What only tables that validate have to refuse."""
+"""Faults that only tables that validate must refuse."""
 
 NUMBERS = (DUMMY_TABLES, DUMMY_SLOTS)
 """Methods that take a number."""
 
 
 def every(features: Collection[str]) -> list[tuple[str, str]]:
-    """All that is to be refused, with each method that has to.
+    """Return all faults, each with every method that must refuse it.
 
     Args:
-        features: of the variant, with its abilities.
+        features: the variant's features and abilities.
     """
     found = [(what, method) for what in STAGING for method in (APPEND, MANY)]
     found += [(LENGTHS, MANY), (TOO_WIDE_TOGETHER, MANY), (ANOTHER_LAYOUT, RESTORE)]

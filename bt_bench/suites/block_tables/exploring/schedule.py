@@ -1,7 +1,7 @@
-"""Assign themes to the numbers of scenarios: extremes first, then named sizes and others.
+"""The themes of scenarios by number: extremes first, then named sizes and others.
 
-`--deep` begins with the scenarios of a default run of the same seed, and so finds what that finds.
-Larger extremes come next, then themes again, which are larger, too.
+`--deep` begins with the scenarios of a default run of the same seed, and so finds the same
+failures. Larger extremes come next, then the themes again, at larger sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
 from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
 
 SCENARIOS: Final = 98
-"""How many a default run plays. Later ones are played by `--explore N` and `--deep` alone."""
+"""The number of scenarios of a default run; only `--explore N` and `--deep` play later ones."""
 
 OTHERS: Final = (
     *("refusals", "decoding", "captured steps", "several tables", "one element changed", "mixed"),
@@ -33,11 +33,11 @@ OTHERS: Final = (
     ),
     *("wide rows", "many rows", "many writes", "one row"),
 )
-_ROUND: Final = (True, False, True, False, False)  # whether sizes are those that the code names
+_ROUND: Final = (True, False, True, False, False)  # whether a scenario is of named sizes
 
 
 def theme_of(number: int) -> str:
-    """What a scenario is made for."""
+    """Return the theme of a scenario."""
     if number < len(EXTREMES):
         return EXTREMES[number].name
     _, others = _before(number)
@@ -52,13 +52,13 @@ def _before(number: int) -> tuple[int, int]:
 
 
 def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
-    """The plans of a scenario: one after the other, each with tables of its own."""
+    """Return the plans of a scenario, to play one after the other, each with its own tables."""
     number = source.number
     if source.deep and number >= SCENARIOS:
         if number - SCENARIOS < len(LARGER):
             return (LARGER[number - SCENARIOS].drawn(),)
         number -= len(LARGER)
-    begun = SCENARIOS if source.deep else len(EXTREMES)  # with larger sizes they begin anew
+    begun = SCENARIOS if source.deep else len(EXTREMES)  # turns begin anew with larger sizes
     if number < len(EXTREMES):
         return (EXTREMES[number].drawn(),)
     theme = theme_of(number)

@@ -1,4 +1,4 @@
-"""Makes scenarios smaller: fewer calls and writes, smaller layouts and batches, fewer options."""
+"""Smaller scenarios: fewer calls and writes, smaller layouts and batches, fewer options."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from bt_kernels.layout import TableLayout
 
 
 def smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Legal scenarios that are a little simpler, the boldest first."""
+    """Yield legal scenarios that are a little simpler, the boldest first."""
     for candidate in _candidates(scenario):
         if is_legal(candidate) and is_tame(candidate):
             yield candidate
 
 
 def is_legal(scenario: Scenario) -> bool:
-    """Whether rows fit their tables, and snapshots and captured steps are there."""
+    """Return whether rows fit their tables, and snapshots and captured steps exist."""
     owned: dict[int, Ints] = {}
     captured: set[tuple[int, int]] = set()
     validating: set[int] = set()
-    unsettled: set[int] = set()  # how many rows are dirty is up to the variant
-    replayed: set[int] = set()  # but as many as were published
+    unsettled: set[int] = set()  # tables whose number of dirty rows is up to the variant
+    replayed: set[int] = set()  # of these, tables whose last publication was replayed
     kept: dict[int, tuple[TableLayout, Ints]] = {}
     for call in flat(scenario.calls):
         at = call.table
@@ -110,12 +110,12 @@ def is_legal(scenario: Scenario) -> bool:
 
 
 def _most_tokens(batch: Batch, layout: TableLayout) -> float:
-    """The most tokens of a batch: slots that are made for it have room for any number."""
+    """Return the most tokens of a batch: slots made for it have room for any number."""
     return inf if batch.has_own_slots else layout.max_num_batched_tokens
 
 
 def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:
-    """Counts the blocks of writes; whether all rows are as wide as their tables at most."""
+    """Count the blocks of writes; return whether all rows still fit their tables."""
     for write in writes:
         lengths = np.array([len(ids) for ids in write.block_ids])
         counts[:, write.row] = lengths + (0 if write.overwrite else counts[:, write.row])
@@ -228,7 +228,7 @@ def _simpler_batches(batch: Batch) -> Iterator[Batch]:
 
 
 def _parts(count: int) -> Iterator[Sequence[int]]:
-    """Numbers below a count, with parts left out."""
+    """Yield the numbers below a count, each time with another part left out."""
     if count == 0:
         return
     size = count

@@ -1,4 +1,4 @@
-"""Scenarios with smaller layouts: fewer groups, rows, columns and tokens, and fewer options."""
+"""Scenarios with smaller layouts: fewer groups, rows, columns, tokens and options."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _PER_GROUP = (
 
 
 def smaller_layouts(scenario: Scenario) -> Iterator[Scenario]:
-    """The scenario with each of its layouts a little smaller; rows may not fit their tables then.
+    """Yield the scenario with each layout a little smaller; rows may then not fit their tables.
 
-    Tables of one layout keep having one, since states go from one to the other.
+    Tables of one layout stay alike, since snapshots go from one to the other.
     """
     used = {call.table for call in flat(scenario.calls)}
     layouts = dict.fromkeys(scenario.layouts[at] for at in sorted(used))
@@ -47,7 +47,7 @@ def smaller_layouts(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _with(scenario: Scenario, tables: set[int], layout: TableLayout) -> Scenario:
-    """The scenario with another layout of some tables; calls ask for no more than it has."""
+    """Return the scenario with another layout of some tables, and calls cut to its sizes."""
     layouts = tuple(layout if at in tables else one for at, one in enumerate(scenario.layouts))
     calls = _on_tables(scenario, tables, lambda call: _within(call, layout))
     return replace(scenario, layouts=layouts, calls=calls)
@@ -56,7 +56,7 @@ def _with(scenario: Scenario, tables: set[int], layout: TableLayout) -> Scenario
 def _on_tables(
     scenario: Scenario, tables: set[int], change: Callable[[Call], Call]
 ) -> tuple[Call, ...]:
-    """The calls, of which those on some tables are changed."""
+    """Return all calls, with a change applied to the ones on some tables."""
     return tuple(
         each(call, lambda one: change(one) if one.table in tables else one)
         for call in scenario.calls
@@ -64,7 +64,7 @@ def _on_tables(
 
 
 def _fewer_groups(scenario: Scenario, tables: set[int], layout: TableLayout) -> Iterator[Scenario]:
-    """Half of the groups, or all but one."""
+    """Yield the scenario with half of the groups, or all but one."""
     count = layout.num_groups
     if count == 1:
         return
@@ -87,7 +87,7 @@ def _of_groups(write: Write, keep: Sequence[int]) -> Write:
 def _fewer_rows(
     scenario: Scenario, tables: set[int], layout: TableLayout, calls: Sequence[Call]
 ) -> Iterator[Scenario]:
-    """The rows that are used, side by side or where they are, and no more than there have to be."""
+    """Yield the scenario with only the rows in use, side by side or where they are."""
     used = sorted(_rows_of(calls, layout))
     longest = max((len(batch.rows) for call in calls for batch in _batches(call)), default=0)
     for kept in ([*range(len(used))], used):
@@ -111,7 +111,7 @@ def _moved_write(write: Write, places: Mapping[int, int]) -> Write:
 
 
 def _moved(batch: Batch, places: Mapping[int, int], before: int, now: int) -> Batch:
-    """The batch with its rows elsewhere."""
+    """Return the batch with its rows elsewhere."""
     rows = [places.get(row, row) for row in batch.rows.tolist()]
     computed = batch.computed
     if computed is not None:
@@ -125,7 +125,7 @@ def _moved(batch: Batch, places: Mapping[int, int], before: int, now: int) -> Ba
 
 
 def _rows_of(calls: Sequence[Call], layout: TableLayout) -> set[int]:
-    """The rows that calls name."""
+    """Return the rows that calls name."""
     found: set[int] = set()
     for call in calls:
         found |= {write.row for write in _writes(call)}
@@ -135,7 +135,7 @@ def _rows_of(calls: Sequence[Call], layout: TableLayout) -> set[int]:
 
 
 def _simpler(layout: TableLayout, calls: Sequence[Call]) -> Iterator[TableLayout]:
-    """Fewer options, tokens and columns; smaller blocks."""
+    """Yield the layout with fewer options, tokens or columns, or with smaller blocks."""
     plain = (True,) * layout.num_groups
     if layout.cp_size > 1:
         yield replace(layout, cp_size=1, cp_rank=0, cp_interleave=1, dcp_sharded=plain)
@@ -164,7 +164,7 @@ def _simpler(layout: TableLayout, calls: Sequence[Call]) -> Iterator[TableLayout
 
 
 def _within(call: Call, layout: TableLayout) -> Call:
-    """The call with sizes that a layout has."""
+    """Return the call, cut to the sizes of a layout."""
     if isinstance(call, Dummies):
         return replace(
             call,
@@ -194,7 +194,7 @@ def _calls(
     on_write: Callable[[Write], Write],
     on_batch: Callable[[Batch], Batch] = lambda batch: batch,
 ) -> Scenario:
-    """The scenario with all writes and batches of some tables changed."""
+    """Return the scenario with all writes and batches of some tables changed."""
     calls = _on_tables(
         scenario, tables, lambda call: _on_batches(_on_writes(call, on_write), on_batch)
     )

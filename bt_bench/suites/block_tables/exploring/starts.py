@@ -1,4 +1,4 @@
-"""How the tokens of a batch are spread over its requests."""
+"""Ways to spread the tokens of a batch over its requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LENGTHS: Final = (
     *(1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257),
     *(511, 512, 513, 1023, 1024, 1025),
 )
-"""Tokens of a request at which kernels change their ways, and beside these."""
+"""Thresholds of kernels on the tokens of a request, and their neighbours."""
 
 
 def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | None) -> Ints:
-    """`query_start_loc` of a batch; without a `spread` any of them."""
+    """Draw `query_start_loc` of a batch; without a `spread`, by any of them."""
     if not reqs:
         return np.zeros(1, dtype=np.int64)
     if spread is None:
@@ -26,7 +26,7 @@ def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | No
     if reqs <= tokens < lengths.sum() and rng.random() < 0.8:
         lengths = _shortened(rng, lengths, tokens)
     ends = np.minimum(np.cumsum(lengths), tokens)
-    # What is left goes to the last request, or to one of them.
+    # The remaining tokens go to the last request, to a random one, or to the longest.
     if spread in _REST_ANYWHERE:
         ends[int(rng.integers(reqs)) :] += tokens - ends[-1]
     if spread in _REST_TO_THE_LONGEST:
@@ -36,9 +36,9 @@ def starts_of(rng: np.random.Generator, reqs: int, tokens: int, spread: str | No
 
 
 def _shortened(rng: np.random.Generator, lengths: Ints, tokens: int) -> Ints:
-    """As many of the lengths as fit, anywhere in the batch; the other requests have a token each.
+    """Keep as many of the lengths as fit, anywhere in the batch; cut the others to one token.
 
-    Otherwise the first requests had all tokens.
+    Otherwise, the first requests would get all tokens.
     """
     order = rng.permutation(len(lengths))
     kept = np.cumsum(np.maximum(lengths[order] - 1, 0)) <= tokens - len(lengths)
@@ -52,7 +52,7 @@ def _even(_rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 def _one(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """All tokens in one request: the first, the last, or another."""
+    """Put all tokens in one request: the first, the last, or another."""
     lengths = np.zeros(reqs, dtype=np.int64)
     lengths[int(rng.choice([0, reqs - 1, int(rng.integers(reqs))]))] = tokens
     return lengths
@@ -64,7 +64,7 @@ def _anyhow(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 def _long_first(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """One long request, then short ones."""
+    """Draw one long request, then short ones."""
     short = rng.integers(1, int(rng.choice([2, 5, 17])), size=reqs)
     short[0] = max(0, tokens - int(short[1:].sum()))
     return short
@@ -75,7 +75,7 @@ def _long_last(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 def _turns(rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
-    """Long and short ones in turn."""
+    """Draw long and short requests in turn."""
     short, long = rng.integers(1, 17, size=reqs), rng.integers(17, 60, size=reqs)
     return np.where((np.arange(reqs) + int(rng.integers(2))) % 2 == 0, long, short)
 
@@ -85,23 +85,23 @@ def _ones(_rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
 
 
 def _gaps(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """Requests without tokens in between."""
+    """Draw requests with empty ones in between."""
     lengths = rng.integers(1, max(2, 2 * tokens // reqs + 2), size=reqs)
     lengths[rng.random(reqs) < 0.5] = 0
     return lengths
 
 
 def _runs(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """Lengths at which kernels change their ways."""
+    """Draw lengths at and beside the thresholds of kernels."""
     fitting = [length for length in LENGTHS if length <= max(1, tokens)]
     return rng.choice(fitting, size=reqs)
 
 
 def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """A long request ends where a span of tokens does, or a little before; then short ones.
+    """Draw long requests that end with a span of tokens or a little before, then short ones.
 
-    So the second of the two that may share a program begins, or goes on, in a span that no long
-    one has tokens in.
+    The second of two requests that may share a program thus begins, or goes on, in a span without
+    tokens of a long request.
     """
     lengths: list[int] = []
     total = 0
@@ -126,7 +126,7 @@ def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 def _few(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """The first or the last request has tokens, and two others at most; all others have none."""
+    """Give tokens to the first or the last request, and to two others at most."""
     lengths = np.zeros(reqs, dtype=np.int64)
     places = [
         int(rng.choice([0, reqs - 1])),
@@ -138,7 +138,7 @@ def _few(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 def _ends(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    """The first request has some tokens, the last all others: many have none in between."""
+    """Give some tokens to the first request, and the rest to the last: many in between get none."""
     lengths = np.zeros(reqs, dtype=np.int64)
     lengths[0] = min(tokens, int(rng.integers(1, 100)))
     lengths[-1] = tokens - lengths[0] * (reqs > 1)

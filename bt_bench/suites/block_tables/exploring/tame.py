@@ -1,4 +1,4 @@
-"""Scenarios without what an opponent leaves undefined, or defines differently."""
+"""Scenarios without calls that an opponent leaves undefined, or defines differently."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from bt_kernels.layout import INT32_MAX, TableLayout
 TAMED = frozenset(
     {WRITES_TO_A_ROW, POSITIONS_OUTSIDE, INT32_SLOTS, INT32_RANKS, REFUSALS, OUT_PTRS}
 )
-"""The differences that scenarios can do without."""
+"""The differences that scenarios can avoid."""
 
 
 def tamed(scenario: Scenario, differences: Collection[str]) -> Scenario:
-    """A scenario without what some of `TAMED` leave undefined; the same one if there are none."""
+    """Return the scenario without any difference in `TAMED`; itself if there are none."""
     without = TAMED.intersection(differences)
     if not without:
         return scenario
@@ -53,30 +53,30 @@ def tamed(scenario: Scenario, differences: Collection[str]) -> Scenario:
 
 
 def is_tame(scenario: Scenario) -> bool:
-    """Whether a scenario still does without what it has to, after calls were left out."""
+    """Return whether a scenario still avoids its differences, after calls were left out."""
     tame = all(_with_int32_blocks(layout) == layout for layout in scenario.layouts)
     return not scenario.without or (tame and len(_calls(scenario)) == len(scenario.calls))
 
 
 def _with_int32_blocks(layout: TableLayout) -> TableLayout:
-    """The layout where ranks do not share groups whose blocks would have 2**31 tokens or more."""
+    """Return the layout, with groups unshared whose blocks would have 2**31 tokens or more."""
     shared = tuple(tokens <= INT32_MAX for tokens in layout.tokens_per_block)
     both = zip(layout.dcp_sharded, shared, strict=True)
     return replace(layout, dcp_sharded=tuple(was and fits for was, fits in both))
 
 
 def _calls(scenario: Scenario) -> tuple[Call, ...]:
-    """The calls of a scenario, tamed; those of a tame one are as many."""
+    """Return the calls of a scenario, tamed; a tame scenario keeps their number."""
     calls: list[Call] = []
-    pending: dict[int, set[int]] = {}  # rows of each table with a write that is not applied
+    pending: dict[int, set[int]] = {}  # rows with an unapplied write, by table
     for call in scenario.calls:
         layout = scenario.layouts[call.table]
         if call.table not in pending and not isinstance(call, Dummies):
-            # What outputs hold at first is up to the opponent.
+            # The first contents of outputs are up to the opponent.
             calls.append(Dummies(call.table, layout.max_num_reqs, 0, poison=-2))
         rows = pending.setdefault(call.table, set())
         match call:
-            # Flags that only variants of this project have, and what they refuse.
+            # Flags, methods and refusals that only variants of this project have.
             case Refused() | SetFlag() | Other() | Replace():
                 continue
             case Renew():
@@ -95,7 +95,7 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
 
 
 def _staged_apart(call: Stage, layout: TableLayout, rows: set[int]) -> Iterator[Call]:
-    """The writes one by one, with what is staged applied before a row gets its second one."""
+    """Yield the writes one by one, with an apply before a row gets a second staged write."""
     for write in call.writes:
         if write.row in rows:
             yield Apply(call.table)
@@ -105,14 +105,14 @@ def _staged_apart(call: Stage, layout: TableLayout, rows: set[int]) -> Iterator[
 
 
 def _small(write: Write, layout: TableLayout) -> Write:
-    """The write with block ids whose slots are below 2**31."""
+    """Return the write with block ids whose slots are below 2**31."""
     lists = zip(write.block_ids, layout.block_sizes, strict=True)
     ids = tuple(tuple(one % (2**31 // size) for one in each) for each, size in lists)
     return replace(write, block_ids=ids)
 
 
 def _inside(batch: Batch, layout: TableLayout) -> Batch:
-    """The batch with all positions inside the rows of all groups that have slots."""
+    """Return the batch with all positions inside the rows of all groups that have slots."""
     groups = zip(layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True)
     lengths = [width * tokens for width, tokens, enabled in groups if enabled]
     positions: Ints = np.mod(batch.positions, min(lengths, default=1))

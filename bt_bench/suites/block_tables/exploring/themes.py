@@ -1,4 +1,4 @@
-"""What scenarios are made for: themes, and how each is drawn at random."""
+"""The themes of scenarios, and the random plans of each."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from bt_bench.suites.block_tables.exploring.layouts import Shape
 
 @dataclass(frozen=True)
 class Given:
-    """A step of which something is given; `None`: it is drawn.
+    """The fixed parts of a step; any part that is `None` is drawn.
 
     Args:
         reqs: requests of its batches.
-        tokens: tokens of these.
+        tokens: tokens of its batches.
         ways: its calls by name, `CAPTURE` among them; empty: any.
-        starts: how tokens are spread over requests, by a name in `starts.SPREADS`.
+        starts: spread of tokens over requests, by its name in `starts.SPREADS`.
         padded: `num_reqs_padded`.
-        writes: of the step.
-        ids: block ids of each of them, in each group.
+        writes: number of its writes.
+        ids: block ids of each write, in each group.
         quiet: calls of apply with nothing staged, before all else.
         state: "snapshot" or "restore", before its calls.
-        out: which set of custom outputs its calls get.
+        out: set of custom outputs that its calls get.
         dummy_last: whether the last request is a dummy, with rows behind the batch.
-        overwrite: whether its writes begin rows anew; `None`: some do.
+        overwrite: whether its writes overwrite rows; `None`: some do.
     """
 
     reqs: int | None = None
@@ -48,40 +48,40 @@ class Given:
 
 @dataclass
 class Plan:
-    """How some of a scenario's tables are drawn, and the calls on them.
+    """A random plan of some of a scenario's tables, and of the calls on them.
 
     Args:
         theme: its name.
-        shapes: of its layouts; tables after the first may repeat a layout.
-        steps: how many steps; `None`: as many as the sizes allow, up to a dozen.
-        given: the first steps, as far as they are given; others follow.
+        shapes: shapes of its layouts; tables after the first may repeat a layout.
+        steps: number of steps; `None`: as many as the sizes allow, up to a dozen.
+        given: the first steps, fixed in part; others follow.
         batch: requests of a step; `None`: any number.
         tokens: tokens of a step; `None`: any number.
-        writes: of a step; `None`: a few.
+        writes: writes of a step; `None`: a few.
         ids: block ids of a write; `None`: a few.
         ways: the calls of a step, one of these; empty: any.
         stage: share of steps that stage something.
-        refused: share of steps with a call that has to be refused.
-        refusals: how many such calls those steps have.
+        refused: share of steps with a call that must be refused.
+        refusals: number of such calls in such a step.
         validate: share of steps that switch `validate` on or off.
         prompts: whether rows are filled at first.
-        column: that many rows are about to reach; or several, which rows are in turn.
-        short: whether all rows that are filled at first have a few blocks.
-        busy: how many rows get what is staged, but for given writes; `None`: all.
-        rows: that have requests and get what is staged; empty: all.
+        column: a column that many rows are about to reach; if several, rows take them in turn.
+        short: whether all rows that are filled at first have only a few blocks.
+        busy: number of rows that get staged writes, given ones aside; `None`: all.
+        rows: the rows with requests and staged writes; empty: all.
         captured: share of steps with a captured step.
         state: share of steps with a snapshot, a restore or dummies.
         switch: share of steps that go on with another of the tables.
-        again: share of calls that have the last batch but for one element.
+        again: share of calls that repeat the last batch with one element changed.
         idle: share of steps without requests, which cost least.
         rows_before: see `Scenario`.
-        overwrite: share of writes that begin a row anew though it has room.
+        overwrite: share of writes that overwrite a row though it has room.
         redirect: share of steps that switch `redirect_writes_to_null_block` on or off.
-        repeat: share of steps after which the last call is made once more.
+        repeat: share of steps whose last call is then repeated.
         full: share of writes that fill a row.
-        decoding: whether captured steps are replayed right after they were published, several in
-            a row.
-        custom: share of calls with outputs of the caller's.
+        decoding: whether captured steps are replayed right after each publication, several in a
+            row.
+        custom: share of calls into the caller's outputs.
         kept: share of scenarios whose inputs come in kept buffers.
         poison: share of tables whose outputs are filled with garbage before each call.
     """
@@ -120,7 +120,7 @@ class Plan:
     poison: float = 0.7
 
     def rows_of(self, count: int) -> Ints:
-        """Return the rows that may have requests, int64, of tables with so many rows."""
+        """Return the rows that may have requests, int64, in tables of `count` rows."""
         return np.array(self.rows or range(count), dtype=np.int64)
 
 
@@ -135,7 +135,7 @@ def _mixed(rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _long_run(rng: np.random.Generator, source: Source) -> Plan:
-    """Hundreds of steps, on few rows, since each of them costs."""
+    """Plan hundreds of steps, on few rows, since each step costs."""
     shape = Shape(groups=1, rows=int(rng.integers(1, 4)), tokens=4, width=int(rng.integers(3, 30)))
     steps = int(rng.choice([140, 270])) if not source.deep else int(rng.choice([300, 600, 1100]))
     ways = ((EAGER, TOGETHER, APART)[int(rng.integers(3))], EAGER)
@@ -161,7 +161,7 @@ def _wide_rows(rng: np.random.Generator, source: Source) -> Plan:
 
 
 def _far_rows(rng: np.random.Generator, source: Source) -> Plan:
-    """Rows of a table so large that their offsets need more than 32 bits; on a GPU alone."""
+    """Plan rows whose offsets in their table need more than 32 bits; with `--deep` on a GPU."""
     if not source.deep:
         return _wide_rows(rng, source)
     width = int(rng.choice([66_000, 80_000, 131_073]))  # there are at most 32,767 rows
@@ -172,7 +172,7 @@ def _far_rows(rng: np.random.Generator, source: Source) -> Plan:
 
 
 def _many_rows(rng: np.random.Generator, source: Source) -> Plan:
-    """A large batch, and smaller ones after it."""
+    """Plan a large batch, then smaller ones."""
     rows = int(rng.choice([33, 65, 100, 129, 200, 257]))
     if source.deep:
         rows = int(rng.choice([rows, 513, 1025, 2049]))
@@ -198,7 +198,7 @@ def _many_tokens(rng: np.random.Generator, source: Source) -> Plan:
 
 
 def _large_positions(rng: np.random.Generator, _source: Source) -> Plan:
-    """Positions that lie inside of their rows, and are large all the same."""
+    """Plan positions that lie inside of their rows, yet are large."""
     sizes = (1000, 1001, 65_537, 100_000, 999_983, 2**20, 2**24 + 1, 3 * 2**26, 2**30, 2**31 - 1)
     shape = Shape(
         groups=int(rng.integers(1, 3)),
@@ -236,7 +236,7 @@ def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
-    """Two tables of one layout, and others often."""
+    """Plan two tables of one layout, and sometimes another."""
     shapes = (Shape(windows=True, rows=4), Shape(rows=3))[: 1 + (rng.random() < 0.3)]
     plan = Plan("several tables", shapes, steps=16, batch=3, state=0.2, switch=0.7, captured=0.4)
     plan.repeat = 0.4
@@ -245,28 +245,28 @@ def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
 
 def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
     plan = Plan("snapshots and dummies", steps=20, stage=0.5, state=0.7, switch=0.2, repeat=0.15)
-    plan.captured = 0.0  # so that applies are all that writes
+    plan.captured = 0.0  # only applies write
     return plan
 
 
 def _changed(rng: np.random.Generator, _source: Source) -> Plan:
-    """The same batch again and again, with one element changed."""
+    """Plan the same batch again and again, with one element changed."""
     rows = int(rng.integers(4, 8))
     shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
     plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
     plan.repeat = 0.25
-    # Filled outputs and new tensors are changes, for a variant that watches for some.
+    # Filled outputs and new tensors count as changes for a variant that watches for any.
     plan.kept, plan.poison = 0.2, 0.4
     plan.prompts, plan.ways = True, (EAGER, TOGETHER, APART, (SLOTS, GATHER), (BOTH,))
     return plan
 
 
 def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
-    """Several captured steps, published for in turn."""
+    """Plan several captured steps, with publications for each in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
     plan = Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
-    plan.given = (Given(state="snapshot"), Given(state="restore"))  # which later ones put back
-    if rng.random() < 0.5:  # some writes fill buffers that few would fit
+    plan.given = (Given(state="snapshot"), Given(state="restore"))  # later restores repeat it
+    if rng.random() < 0.5:  # some writes are long enough to fill buffers
         shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
         plan.full, plan.prompts = 0.5, False
     if rng.random() < 0.5:  # little else writes
@@ -275,9 +275,9 @@ def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
 
 
 def _decoding(rng: np.random.Generator, _source: Source) -> Plan:
-    """Replays as an engine makes them, many without anything new; prompts in plain steps between.
+    """Plan replays as an engine makes them, many without writes; plain steps take prompts.
 
-    So what was published once is overwritten, and then there is a replay that publishes nothing.
+    Published writes are thus overwritten before a replay that publishes nothing.
     """
     rows = int(rng.integers(2, 6))
     shape = Shape(rows=rows, groups=int(rng.integers(1, 4)), cp=False)
@@ -319,4 +319,4 @@ DRAWN: Final[dict[str, Callable[[np.random.Generator, Source], Plan]]] = {
     "captured steps": _captured_steps,
     "decoding": _decoding,
 }
-"""How each theme is drawn."""
+"""The plan of each theme, by its name."""

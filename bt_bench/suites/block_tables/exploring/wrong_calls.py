@@ -1,4 +1,4 @@
-"""Calls that have to be refused, with one thing wrong each."""
+"""Calls that must be refused, each with one fault."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from bt_kernels.layout import TableLayout
 def wrong_call(
     call: Refused, tables: Any, layout: TableLayout, arguments: Arguments | None
 ) -> Callable[[], object]:
-    """The call, ready to be made.
+    """Return the wrong call, without making it.
 
     Args:
-        call: what is wrong.
-        tables: of the variant.
-        layout: of the tables.
-        arguments: right ones, where it has a batch.
+        call: the fault and its place.
+        tables: the variant's tables.
+        layout: layout of the tables.
+        arguments: valid arguments, if the call has a batch.
     """
     method = getattr(tables, call.method)
     if call.batch is not None:
@@ -44,7 +44,7 @@ def wrong_call(
         return lambda: method(number)
     write = _wrong_write(call, tables, layout)
     if call.method == refusals.MANY:
-        # Behind a right one, of another row if there is one, which must not stay staged.
+        # Behind a valid write, of another row if there is one, which must not stay staged.
         good = [[5] for _ in range(layout.num_groups)]
         other = (call.row + 1) % layout.max_num_reqs
         overwrite = write.overwrite or other == write.row
@@ -57,7 +57,7 @@ def wrong_call(
             three[2][1] = layout.widths.count(1) > 0
         if call.pick // 6 % 2 and isinstance(write.row, int) and write.row == call.row:
             for values, value in zip(three, (write.row, good, True), strict=True):
-                values.append(value)  # replaces what is wrong, which is refused all the same
+                values.append(value)  # overwrites the wrong write, still to be refused
         if call.what == refusals.LENGTHS:
             three[call.pick % 3].pop()
         return lambda: method(*three)
@@ -65,11 +65,11 @@ def wrong_call(
 
 
 def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
-    """An `out` of which the first and the last share an element, or one is a table already."""
+    """Return an `out` whose first and last tensors share an element, or one overlaps a table."""
     out = list(right)
     if call.what == refusals.OUT_TAKEN or len(out) == 1:
         taken = (tables.block_tables if call.pick % 2 else tables.input_block_tables)[call.group]
-        # By a row, where another one still overlaps.
+        # Shifted by a row, where other rows still overlap.
         by = (0, -1, 1)[call.pick // 2 % 3] * taken.shape[1] * (len(taken) > 1)
         room = taken.untyped_storage().nbytes() // taken.element_size()
         if 0 <= (begin := taken.storage_offset() + by) <= room - taken.numel():
@@ -85,7 +85,7 @@ def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
 
 
 def _of_another_layout(call: Refused, state: TableState) -> TableState:
-    """The snapshot with a row more, a column more, a group more, or another number of slots."""
+    """Return the snapshot with one more row, column, group, or slot per group."""
     block, inputs = (
         [table.clone() for table in tables]
         for tables in (state.block_tables, state.input_block_tables)
@@ -107,7 +107,7 @@ def _of_another_layout(call: Refused, state: TableState) -> TableState:
 
 
 def _longer(table: torch.Tensor, dimension: int) -> torch.Tensor:
-    """The table with its first row or column once more, behind the others."""
+    """Return the table with its first row or column repeated behind the others."""
     return torch.cat([table, table.narrow(dimension, 0, 1)], dimension)
 
 
@@ -132,7 +132,7 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
     many_of_one_row = call.method == refusals.MANY and layout.max_num_reqs == 1
     overwrite = call.overwrite or many_of_one_row
     room = widths if overwrite else widths - np.array(tables.num_blocks)[:, call.row]
-    # All other groups get something, which must not stay staged.
+    # All other groups get an id, which must not stay staged.
     ids = [[3] * min(1, int(one)) for one in room]
     row: Any = call.row
     match call.what:

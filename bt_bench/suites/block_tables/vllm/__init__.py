@@ -1,1 +1,1 @@
-"""Block tables of others, timed beside ours: vLLM's own, from an installation or a wheel."""
+"""Opponents, timed beside our variants: vLLM's own tables, from an installation or a wheel."""

@@ -36,7 +36,7 @@ from bt_kernels.layout import (
 )
 
 _CONSTRUCTOR, _GATHER, _SLOTS = "__init__", "gather_block_tables", "compute_slot_mappings"
-# What is passed to each, and may be: a release takes some of it.
+# The arguments that each may get; a release takes some of them.
 _KNOWN = {
     _CONSTRUCTOR: {
         "self",
@@ -63,8 +63,8 @@ _KNOWN = {
         "out",
     },
 }
-# Which parameters a release must have for a feature. What its gather does with a dummy request is
-# undefined, so none has that feature.
+# The parameters that a release must have for a feature. Dummy requests are no feature of any
+# release, since its gather leaves them undefined.
 _FEATURES = {
     DISABLED_GROUPS: {(_CONSTRUCTOR, "slot_mapping_enabled")},
     SLIDING_WINDOW: {(_CONSTRUCTOR, "sliding_window_reach"), (_GATHER, "num_computed_tokens")},
@@ -77,11 +77,10 @@ _OF_EVERY_RELEASE = {WRITES_TO_A_ROW, POSITIONS_OUTSIDE, INT32_SLOTS, REFUSALS}
 
 
 def adapt(source: VllmSource) -> type[Any]:
-    """The variant that a source makes, with copies of all functions of its own.
+    """Build the variant of a source, with its own copies of all functions.
 
     Raises:
-        UsageError: for a source that cannot be loaded, or whose methods take other arguments than
-            those that are known.
+        UsageError: for a source that cannot be loaded, or whose methods require unknown arguments.
     """
     wrapped = load_block_tables(source)
     takes = {(method, name) for method in _KNOWN for name in _parameters(source, wrapped, method)}
@@ -111,7 +110,7 @@ def adapt(source: VllmSource) -> type[Any]:
 
 
 def _parameters(source: VllmSource, wrapped: type[Any], method: str) -> Mapping[str, Any]:
-    """Parameters of a method, all of which are known or may be left out."""
+    """Return the parameters of a method, each of them known or optional."""
     where = f"{source.path_of(BLOCK_TABLE)}: BlockTables"
     function = getattr(wrapped, method, None)
     if function is None:
@@ -127,13 +126,13 @@ def _parameters(source: VllmSource, wrapped: type[Any], method: str) -> Mapping[
 
 
 class Adapter(Opponent):
-    """Makes `BlockTables` of some release look like a variant.
+    """A variant around the `BlockTables` of some release.
 
-    What an operation calls is bound to the wrapped object where the signatures agree, so that
-    nothing of ours runs in it. What is not an operation may take its time.
+    Where the signatures agree, an operation's method is the wrapped object's own, and none of our
+    code runs in it. Methods that are no operation need not be fast.
 
     Args:
-        layout: sizes and options, of which the release has what is needed.
+        layout: sizes and options, all of them supported by the release.
         device: where the tables live.
     """
 
@@ -165,11 +164,11 @@ class Adapter(Opponent):
 
     @property
     def num_dirty_rows(self) -> int:
-        """Input rows that the last gather filled; 0 in a release that does not count them."""
+        """Return the number of input rows filled last; 0 in a release that does not count them."""
         return getattr(self._tables, "_num_dirty_rows", 0)
 
     def snapshot(self) -> TableState:
-        """A copy of the state, on the device of the tables. Writes still staged are not in it."""
+        """Return a copy of the state, on the device of the tables, without writes still staged."""
         return TableState(
             [table.clone() for table in self.block_tables],
             [table.clone() for table in self.input_block_tables],
@@ -179,7 +178,7 @@ class Adapter(Opponent):
         )
 
     def restore(self, state: TableState) -> None:
-        """Puts back a snapshot, in place, and forgets what is staged."""
+        """Restore a snapshot in place, and discard staged writes."""
         tables = self._tables
         for staged, table in zip(tables.block_tables, state.block_tables, strict=True):
             staged.clear_staged_writes()
@@ -191,7 +190,7 @@ class Adapter(Opponent):
         if hasattr(tables, "_num_dirty_rows"):
             tables._num_dirty_rows = state.num_dirty_rows
         if self.device.type == "cuda":
-            # Its buffers for the device are two in turn, and what is on its way may read both.
+            # `copy_to_uva` alternates between two buffers, and pending work may read both.
             torch.cuda.synchronize(self.device)
         tables.num_blocks.copy_to_uva()
 
@@ -199,12 +198,12 @@ class Adapter(Opponent):
 def _arguments(
     layout: TableLayout, device: torch.device, takes: frozenset[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Arguments of the constructor, of those that it takes."""
+    """Return the arguments that the constructor takes."""
     values: dict[str, Any] = {
         "block_sizes": list(layout.block_sizes),
         "max_num_reqs": layout.max_num_reqs,
         "max_num_batched_tokens": layout.max_num_batched_tokens,
-        # The longest that the narrowest rows hold; others are as wide as it makes them.
+        # The most tokens that every row holds; the release derives all widths from it.
         "max_model_len": min(w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True)),
         "max_num_blocks_per_group": list(layout.widths),
         "device": device,
@@ -239,7 +238,7 @@ def _in_turn(
     slots: Callable[..., Any],
     apply: Callable[[], None] | None = None,
 ) -> Callable[..., Any]:
-    """Operation 5, or with `apply` operation 6: the calls one after the other."""
+    """Return operation 5, or with `apply` operation 6: the calls one after the other."""
 
     def call(
         idx_mapping: Any,

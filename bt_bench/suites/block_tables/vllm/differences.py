@@ -1,4 +1,4 @@
-"""How an opponent's results differ on purpose, or are undefined where ours are defined."""
+"""Differences of opponents: results that differ on purpose, or are undefined unlike ours."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ MEANINGS = {
     SLOTS_KEPT: "slots are padded from the length of positions on, and returned up to it",
     ONE_LENGTH: "the rows of all groups hold the same number of tokens",
 }
-"""What each name stands for; `docs/vllm.md` says how a check deals with it."""
+"""The meaning of each name; `docs/vllm.md` describes how a check deals with it."""
 
 
 class Opponent:
     """Base of variants that wrap somebody else's code.
 
-    Checks consider `differences` only where such a class was loaded as an opponent, so no other
-    variant can excuse itself; see `differences_of`.
+    Checks consider `differences` only if such a class was loaded as an opponent: no other variant
+    can excuse itself; see `differences_of`.
     """
 
     differences: frozenset[str] = frozenset()
-    """Which of `MEANINGS` apply to it."""
+    """The names in `MEANINGS` that apply to it."""
 
 
 def differences_of(kind: type[Any]) -> frozenset[str]:

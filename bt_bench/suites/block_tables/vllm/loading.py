@@ -1,8 +1,8 @@
-"""Runs the files of vLLM's block tables as they are, under names of their own.
+"""Loader of vLLM's block tables, which runs their files as they are, under names of their own.
 
-The rest of vLLM is neither imported nor needed. What the files import of it is taken from its own
-files, function by function, so that all that runs in a step is of one release. Where that would
-need compiled code, or has to do with the machine, there are stand-ins.
+The rest of vLLM is neither imported nor needed. Names that the files import from it come from its
+own files, function by function: all code of a step is of one release. Stand-ins replace names that
+need compiled code or depend on the machine.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _WHOLE = (BLOCK_TABLE, BUFFER_UTILS)
 
 
 def load_block_tables(source: VllmSource) -> type[Any]:
-    """The class `BlockTables` of a source; each call runs its files anew.
+    """Return the class `BlockTables` of a source; each call runs its files anew.
 
     Raises:
-        UsageError: when the files do not parse, lack it, or need what nobody can stand in for.
+        UsageError: if the files do not parse or run, lack the class, or import an unknown name.
     """
     module = _Loader(source, interpreted=is_interpreted()).module(BLOCK_TABLE)
     found = getattr(module, "BlockTables", None)
@@ -36,12 +36,12 @@ def load_block_tables(source: VllmSource) -> type[Any]:
 
 
 def is_interpreted() -> bool:
-    """Whether kernels run on the CPU; said before anything imports Triton."""
+    """Return whether kernels run on the CPU; known before anything imports Triton."""
     return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
-    """What stands in for names of vLLM's modules."""
+    """Return the stand-ins for names of vLLM's modules."""
     import triton
 
     view = _itself if interpreted else device_view
@@ -61,9 +61,12 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def device_view(pinned: torch.Tensor) -> torch.Tensor:
-    """A CUDA tensor over pinned host memory, which a kernel reads in place.
+    """Return a CUDA tensor over pinned host memory, which kernels read in place.
 
-    vLLM has a compiled operation for it. The address is the same on host and device.
+    vLLM has a compiled operation for this. The address is the same on host and device.
+
+    Raises:
+        RuntimeError: if torch makes a copy instead.
     """
     array = pinned.numpy()  # keeps the memory
     owner = SimpleNamespace(__cuda_array_interface__=array.__array_interface__, array=array)
@@ -74,7 +77,7 @@ def device_view(pinned: torch.Tensor) -> torch.Tensor:
 
 
 class _UnpinnedTorch:
-    """`torch` where no memory can be pinned, and nothing has to be waited for."""
+    """`torch` without pinned memory, and with nothing to synchronize with."""
 
     cuda = SimpleNamespace(synchronize=lambda: None)
 
@@ -83,7 +86,7 @@ class _UnpinnedTorch:
 
     @staticmethod
     def zeros(*args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
-        """Zeros in ordinary memory."""
+        """Return zeros in ordinary memory."""
         return torch.zeros(*args, **kwargs)
 
 
@@ -97,14 +100,14 @@ class _Loader:
         self._modules: dict[str, ModuleType] = {}
 
     def module(self, name: str) -> ModuleType:
-        """One of the files that run whole."""
+        """Return the module of one of the files that run whole."""
         if name not in self._modules:
             tree = self._parse(name)
             self._modules[name] = self._run(name, tree.body)
         return self._modules[name]
 
     def _imported(self, module: str, name: str) -> Any:
-        """What `from module import name` gives one of the files."""
+        """Return the object that `from module import name` gives one of the files."""
         if (module, name) in self._stand_ins:
             return self._stand_ins[module, name]
         if module in _WHOLE:
@@ -134,8 +137,8 @@ class _Loader:
             raise UsageError(f"{path}: does not parse: {error}") from error
 
     def _run(self, module: str, statements: Iterable[ast.stmt]) -> ModuleType:
-        """Runs statements of a file, with what they import of vLLM given to them."""
-        # Not in `sys.modules`: an installed vLLM stays what it is, and every load is a copy.
+        """Run statements of a file, with their imports from vLLM provided; return the module."""
+        # Not in `sys.modules`: an installed vLLM stays as it is, and every load is a copy.
         made = ModuleType(f"bt_bench_{module}")
         made.__file__ = str(self._source.path_of(module))
         rest = []
@@ -161,7 +164,7 @@ class _Loader:
 
 
 def _imports_of_vllm(statement: ast.stmt) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Names that a statement imports of vLLM: each with its module and its name there."""
+    """Yield the names that a statement imports from vLLM, with their modules and names there."""
     if not isinstance(statement, ast.ImportFrom) or statement.module is None:
         return
     if statement.module.partition(".")[0] == "vllm":
@@ -170,7 +173,7 @@ def _imports_of_vllm(statement: ast.stmt) -> Iterator[tuple[str, tuple[str, str]
 
 
 def _needed(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
-    """The statements of a file that define a name, and all that these need, in their order."""
+    """Return the statements that define a name, and all that these need, in file order."""
     definitions: Mapping[str, ast.stmt] = {
         bound: statement for statement in statements for bound in _bound_by(statement)
     }
@@ -185,7 +188,7 @@ def _needed(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
 
 
 def _bound_by(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement at the top of a file defines, of the kinds that occur."""
+    """Yield the names that a top-level statement of the kinds that occur defines."""
     match statement:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name

@@ -13,7 +13,7 @@ NOTE = "was checked by its own definitions; see docs/vllm.md"
 
 
 class VllmOpponents:
-    """The releases of vLLM that are there.
+    """The available releases of vLLM.
 
     Args:
         sources: their files.
@@ -28,5 +28,5 @@ class VllmOpponents:
         self.absent = {} if sources.found else {VLLM: sources.reason}
 
     def expand(self, names: Sequence[str], *, by_name: bool) -> tuple[list[str], dict[str, str]]:
-        """Names of variants, with `vllm` spelled out where it stands for several releases."""
+        """Expand `vllm` among names of variants where it stands for several releases."""
         return expand_opponents(names, self._sources, by_name=by_name)

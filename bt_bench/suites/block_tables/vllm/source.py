@@ -1,4 +1,4 @@
-"""Finds the sources of vLLM's block tables; runs none of them."""
+"""The sources of vLLM's block tables, found without running them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from bt_bench.base.errors import UsageError
 
 VLLM = "vllm"
-"""Name of the variant where there is one source; of all of them together where there are more."""
+"""Name of the variant if there is one source; of all of them together if there are more."""
 
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 BUFFER_UTILS = "vllm.v1.worker.gpu.buffer_utils"
@@ -23,22 +23,22 @@ _HOW = "pip download vllm==0.33.0 --no-deps, and unpack the wheel"
 
 @dataclass(frozen=True)
 class VllmSource:
-    """A vLLM whose files are there.
+    """A vLLM whose files are available.
 
     Args:
         root: folder that holds the package's folder `vllm`.
-        release: its version, or `unknown` where no file says it.
+        release: its version, or `unknown` if no file states it.
     """
 
     root: Path
     release: str
 
     def path_of(self, module: str) -> Path:
-        """The file of one of its modules, whether or not it is there."""
+        """Return the path of one of its modules, whether or not the file exists."""
         return self.root.joinpath(*module.split(".")).with_suffix(".py")
 
     def update(self, digest: hashlib._Hash) -> None:
-        """Adds to a digest the files of which something may run in a step."""
+        """Add to a digest the files with code that may run in a step."""
         for module in (BLOCK_TABLE, BUFFER_UTILS, *_UTILITIES):
             path = self.path_of(module)
             digest.update(path.read_bytes() if path.is_file() else b"absent")
@@ -52,7 +52,7 @@ class Sources:
     """The available sources, or why there are none.
 
     Args:
-        found: each of another release, but for one that is unknown.
+        found: sources of distinct releases, at most one of them unknown.
         reason: why `found` is empty.
     """
 
@@ -60,29 +60,29 @@ class Sources:
     reason: str = ""
 
     def names(self) -> dict[str, VllmSource]:
-        """The variants that they make, by name."""
+        """Return the variants that they make, by name."""
         if len(self.found) == 1:
             return {VLLM: self.found[0]}
         return {f"{VLLM}_{source.release}": source for source in self.found}
 
 
 def is_opponent(name: str) -> bool:
-    """Whether a variant's name is one that `Sources.names` can give."""
+    """Return whether a variant's name is one that `Sources.names` can give."""
     return re.fullmatch(rf"{VLLM}(_(\d.*|{_UNKNOWN}))?", name) is not None
 
 
 def expand_opponents(
     names: Sequence[str], sources: Sources, *, by_name: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """Names of variants with `vllm` spelled out, where it stands for several.
+    """Expand `vllm` among names of variants where it stands for several releases.
 
     Args:
-        names: as they were given.
-        sources: of opponents.
-        by_name: they must all be there, since somebody asked for them.
+        names: the names, as given.
+        sources: the sources of opponents.
+        by_name: whether all must be available, since the user named them.
 
     Returns:
-        The names that there are, and why each of the others is left out.
+        The available names, and the reason why each of the others is left out.
 
     Raises:
         UsageError: if a required one is not available.
@@ -104,7 +104,7 @@ def expand_opponents(
 
 
 def find_sources(folders: Sequence[Path]) -> Sources:
-    """The given sources; without any, the installed vLLM.
+    """Return the given sources; without any, the installed vLLM.
 
     Raises:
         UsageError: for a folder that holds none, and for two of one release.
@@ -148,14 +148,14 @@ def _installed() -> Sources:
 
 
 def _missing(source: VllmSource) -> str:
-    """The first of the files that every source must have, if it is not there."""
+    """Return the first required file that a source lacks; empty if it lacks none."""
     paths = [source.path_of(module) for module in (BLOCK_TABLE, BUFFER_UTILS)]
     missing = [path.relative_to(source.root).as_posix() for path in paths if not path.is_file()]
     return missing[0] if missing else ""
 
 
 def _release_in(root: Path) -> str:
-    """The release, by the metadata beside the package or the file of versions in it."""
+    """Read the release from the metadata beside the package or the version file in it."""
     candidates = [(path, r"^Version: (.+)$") for path in root.glob("vllm-*.dist-info/METADATA")]
     candidates.append((root / VLLM / "_version.py", r"^__version__\b.*=\s*['\"](.+)['\"]"))
     for path, pattern in candidates:

@@ -1,4 +1,4 @@
-"""Shared by all kinds of workload: layout, padding, the arrays of a step, and staged rows."""
+"""Parts shared by all kinds of workload: layout, padding, a step's arrays, and staged rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DUMMY_ROW = -1
 
 
 def layout_of(parameters: TableParameters) -> TableLayout:
-    """The layout whose rows just hold `max_model_len` tokens in every group."""
+    """Return the layout whose rows just hold `max_model_len` tokens in every group."""
     return TableLayout.for_length(
         parameters.block_sizes(),
         parameters.max_model_len,
@@ -36,7 +36,7 @@ def layout_of(parameters: TableParameters) -> TableLayout:
 
 
 def estimate_bytes(layout: TableLayout) -> int:
-    """Device bytes of one variant: source and input tables, and slot mappings."""
+    """Return the device bytes of one variant: source and input tables, and slot mappings."""
     cells: int = layout.max_num_reqs * sum(layout.widths)
     slots: int = layout.num_groups * layout.max_num_batched_tokens
     return 2 * TABLE_ITEM_BYTES * cells + SLOT_ITEM_BYTES * slots
@@ -47,16 +47,16 @@ def _all_but(groups: list[int], parameters: TableParameters) -> list[bool]:
 
 
 def tokens_per_block(parameters: TableParameters) -> tuple[int, ...]:
-    """Tokens of a sequence that a column of each group stands for, by all ranks together."""
+    """Return the tokens of a sequence that a column of each group covers, over all ranks."""
     sizes: tuple[int, ...] = layout_of(parameters).tokens_per_block
     return sizes
 
 
 def padded_size(count: int, limit: int) -> int:
-    """The next size that vLLM captures a CUDA graph for, but at most `limit`.
+    """Return the next size that vLLM captures a CUDA graph for, but at most `limit`.
 
-    These are 1, 2, 4, then multiples of 8 to 256, then of 16 to 512. Above there is no graph, and
-    nothing is padded.
+    The sizes are 1, 2, 4, then multiples of 8 up to 256, then of 16 up to 512. Above, there is no
+    graph, and nothing is padded.
     """
     if count > 512:
         return count
@@ -77,10 +77,10 @@ def assemble_step(
     counts: Int64Array,
     num_computed_tokens: Int32Array | None = None,
 ) -> Step:
-    """The arrays of a step; they share no memory with the arguments.
+    """Assemble a step from its requests; its arrays share no memory with the arguments.
 
     Args:
-        parameters: for the padding.
+        parameters: give the padding.
         appends: staged before the step.
         rows: `[R]`, request rows in batch order.
         starts: `[R]`, position of each request's first token in the step.
@@ -118,13 +118,13 @@ def single_step_workload(
     counts: Int64Array,
     staged: tuple[tuple[Append, ...], tuple[Append, ...]],
 ) -> Workload:
-    """A workload of one step, with what the options of its parameters add to it.
+    """Build a workload of one step, with the additions that its parameters' options require.
 
     Dummy requests come last in the batch, as padding does, each with one token at position 0.
 
     Args:
-        parameters: of the workload.
-        dummy_requests: how many come behind the others.
+        parameters: parameters of the workload.
+        dummy_requests: number of dummy requests behind the others.
         rows: `[R]`, request rows in batch order, without dummy requests.
         starts: `[R]`, position of each request's first token in the step.
         counts: `[R]`, tokens of each request in the step.
@@ -151,7 +151,7 @@ def single_step_workload(
 def validate_dummy_requests(
     parameters: TableParameters, dummies: int, requests: int, tokens: int
 ) -> None:
-    """Refuses dummy requests that do not fit beside so many requests and tokens.
+    """Refuse dummy requests that do not fit beside so many requests and tokens.
 
     Raises:
         UsageError: naming parameter, value and limit.
@@ -176,7 +176,7 @@ def step_of_requests(
     spare_tokens: int = 0,
     num_computed_tokens: Sequence[int] | None = None,
 ) -> Step:
-    """A step by its requests: the row of each (-1: a dummy), and the positions of its tokens.
+    """Build a step from its requests: each one's row (-1: a dummy) and its tokens' positions.
 
     Args:
         appends: staged before the step.
@@ -184,7 +184,7 @@ def step_of_requests(
         positions: one sequence per request.
         spare_rows: rows that are read beyond the requests.
         spare_tokens: slots that are read beyond the tokens.
-        num_computed_tokens: by request row, where they are passed.
+        num_computed_tokens: by request row; `None`: not passed.
     """
     tokens = [list(request) for request in positions]
     num_tokens = sum(map(len, tokens))
@@ -204,11 +204,11 @@ def step_of_requests(
 def stage_rows(
     rows: Int64Array, held: Int64Array, new: Int64Array, generator: np.random.Generator
 ) -> tuple[tuple[Append, ...], tuple[Append, ...]]:
-    """Gives blocks to the rows of a single step: `(setup, appends of the step)`.
+    """Give blocks to the rows of a single step; return `(setup, appends of the step)`.
 
-    Ids are a random permutation of `1 … n`, so that each belongs to one row of one group, as from
-    a pool that has been in use for long. A row that holds nothing in any group yet has no append
-    in the setup, and its append in the step is that of a new request.
+    Ids are a random permutation of `1 … n`: each belongs to one row of one group, as from a pool
+    that has long been in use. A row that holds nothing yet in any group has no append in the
+    setup, and its append in the step overwrites, as for a new request.
 
     Args:
         rows: `[R]`, request rows in batch order.
@@ -237,12 +237,12 @@ def stage_rows(
 def choose_rows(
     count: int, parameters: TableParameters, shuffled: bool, generator: np.random.Generator
 ) -> Int64Array:
-    """The rows of `count` requests: the first ones, or a random choice of all of them."""
+    """Choose the rows of `count` requests: the first ones, or a random choice of all."""
     if shuffled:
         return generator.choice(parameters.max_num_reqs, count, replace=False).astype(np.int64)
     return np.arange(count, dtype=np.int64)
 
 
 def blocks_for(tokens: Int64Array, tokens_per_block: tuple[int, ...]) -> Int64Array:
-    """`[G, R]`: blocks that hold so many tokens, rounded up."""
+    """Return the number of blocks that hold so many tokens, rounded up, `[G, R]`."""
     return -(-tokens // np.array(tokens_per_block, dtype=np.int64)[:, np.newaxis])

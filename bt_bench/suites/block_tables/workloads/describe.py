@@ -1,7 +1,7 @@
-"""Describes a workload before anything is timed.
+"""The description of a workload, before anything is timed.
 
-Every figure of a trace is over all its steps, and again over those of the window. Nothing is kept
-of a step but a few small integers, so that the whole sequence is never in memory.
+Every figure of a trace covers all its steps, and again the window's alone. Only a few small
+integers are kept of each step; the whole sequence is never in memory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Distribution(Noun):
 class RowBlocks(Noun):
     """Blocks that a scheduled row holds, over steps and rows, in groups of one block size.
 
-    Under context parallelism `block_size` is what a block and those of the other ranks in its place
-    hold together.
+    Under context parallelism, `block_size` counts the tokens of a block together with the blocks
+    of the other ranks in its place.
     """
 
     block_size: int
@@ -47,9 +47,9 @@ class RowBlocks(Noun):
 
 
 class StepFigures(Noun):
-    """A sequence of steps. The shares are of its steps, from 0 to 1.
+    """Figures of a sequence of steps. The shares are of its steps, from 0 to 1.
 
-    `share_with_prefill` is `None` where requests in prefill and in decode are not told apart.
+    `share_with_prefill` is `None` if requests in prefill and in decode are not distinguished.
     """
 
     num_steps: int
@@ -64,7 +64,7 @@ class StepFigures(Noun):
 
 
 class TraceFigures(Noun):
-    """What only a trace has: how it was served, and the steps of the window."""
+    """Figures that only a trace has: of its serving, and of the window's steps."""
 
     simulated_s: float
     requests_truncated: int
@@ -80,16 +80,16 @@ class Description(Noun):
 
     Args:
         kind: such as uniform, batch, spread or trace.
-        features: what a variant must be able to do beyond the plain path, sorted.
+        features: abilities beyond the plain path that a variant needs, sorted.
         block_sizes: tokens per block, per group.
         widths: columns of a row, per group.
         max_num_reqs: rows of a table.
         max_num_batched_tokens: slots per group.
-        bytes_per_variant: device memory that a variant needs for it.
+        bytes_per_variant: device memory that a variant needs for the workload.
         requests_served: requests of the whole sequence.
         steps: the whole sequence of a trace, or the single step.
         block_allocations: block ids handed out, over all groups.
-        block_reuse: that number by the number of distinct ids: 1 means that none was used twice.
+        block_reuse: `block_allocations` per distinct id: 1 means that none was used twice.
         peak_blocks_in_use: most block ids owned by rows at a time, over all groups.
         trace: further figures, for a trace only.
     """
@@ -115,13 +115,13 @@ def describe_built(
     """Describe a workload, from its setup and its steps.
 
     Args:
-        kind: of the workload.
-        features: that a variant must have for it.
-        num_prefills: requests in prefill in each step; `None` where they are not told from decodes.
-        workload: with at least one step.
+        kind: kind of the workload.
+        features: the features that a variant needs for it.
+        num_prefills: requests in prefill in each step; `None`: not distinguished from decodes.
+        workload: the workload, with at least one step.
 
     Raises:
-        UsageError: where a row would have more blocks than columns, and for a lack of steps.
+        UsageError: if a row would have more blocks than columns, or there are no steps.
     """
     if not workload.steps:
         raise UsageError(f"a workload of kind {kind!r} has no steps; expected one")
@@ -155,10 +155,10 @@ def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
 class _Held:
     """Blocks that each row holds as the steps of a workload go on.
 
-    Args of the results:
+    Attributes:
         ids: all block ids handed out so far, over all groups.
         peak: most blocks held at a time, over all groups.
-        num_requests: rows that were scheduled, as often as they were staged anew.
+        num_requests: requests scheduled so far; each overwrite of a row begins a new one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -175,7 +175,7 @@ class _Held:
             self._append(append)
 
     def after(self, step: Step, num_prefills: int | None) -> ScheduledBatch:
-        """A step with its appends, in the form that a scheduler gives."""
+        """Apply the appends of a step, and return it in the form that a scheduler gives."""
         for append in step.appends:
             self._append(append)
         rows = step.idx_mapping[step.idx_mapping >= 0]
@@ -185,7 +185,7 @@ class _Held:
         return ScheduledBatch(
             requests=np.arange(step.num_reqs, dtype=np.int64),
             rows=step.idx_mapping,
-            starts=np.zeros(step.num_reqs, dtype=np.int64),  # no figure is of these
+            starts=np.zeros(step.num_reqs, dtype=np.int64),  # no figure uses these
             counts=np.diff(step.query_start_loc).astype(np.int64),
             num_tokens=step.num_tokens,
             num_prefills=num_prefills or 0,
@@ -209,7 +209,7 @@ class _Held:
 
 
 class Tally:
-    """Adds up steps: a few integers for each, and a histogram of row lengths."""
+    """A running total of steps: a few integers for each, and a histogram of row lengths."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._groups_of_size = Counter(layout.tokens_per_block)
@@ -225,7 +225,7 @@ class Tally:
         self._with_prefill = 0
 
     def add(self, batch: ScheduledBatch) -> None:
-        """Adds one step."""
+        """Add one step."""
         lengths = [[len(ids) for ids in append.block_ids] for append in batch.appends]
         self._num_reqs.append(len(batch.rows))
         self._num_tokens.append(batch.num_tokens)
@@ -237,11 +237,11 @@ class Tally:
             np.add.at(histogram, row_blocks, 1)
 
     def tokens(self) -> Int64Array:
-        """Tokens of each step."""
+        """Return the tokens of each step."""
         return np.array(self._num_tokens, dtype=np.int64)
 
     def figures(self, prefills_known: bool = True) -> StepFigures:
-        """The figures of all steps added."""
+        """Return the figures of all steps added."""
         num_steps = len(self._num_reqs)
         row_blocks = [
             RowBlocks(
@@ -271,7 +271,7 @@ def _distribution_of(values: array[int]) -> Distribution:
 
 
 def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:
-    """The distribution of distinct rising values, given how often each occurs; 0 of none."""
+    """Return the distribution of distinct rising values, given their counts; zeros if empty."""
     if not len(values):
         return Distribution(min=0, p50=0, p90=0, p99=0, max=0, mean=0.0)
     up_to = np.cumsum(counts)

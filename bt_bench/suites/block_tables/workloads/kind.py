@@ -1,4 +1,4 @@
-"""What all kinds of workload of block tables share; the kinds themselves are in `kinds/`."""
+"""The base of all kinds of workload of block tables; the kinds themselves are in `kinds/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_kernels.layout import CUSTOM_OUTPUTS
 
 
 class WorkloadParameters(TableParameters, CommonParameters):
-    """Validated parameters of a workload of block tables, which is built from nothing else."""
+    """Validated parameters of a workload of block tables; it is built from nothing else."""
 
     @abstractmethod
     def build(self) -> Workload:
@@ -36,7 +36,7 @@ class WorkloadParameters(TableParameters, CommonParameters):
         return programs_of_step(requests, len(self.block_sizes()))
 
     def text_of(self, key: str) -> str | None:
-        """See the base class: sizes per group, also where a model or a default sets them."""
+        """See the base class: sizes per group, even if a model or a default sets them."""
         if key == "groups":
             return str(len(self.block_sizes()))
         if key == "block_size":
@@ -44,24 +44,24 @@ class WorkloadParameters(TableParameters, CommonParameters):
         return _sizes_text(self.reaches()) if key == "sliding_window" else None
 
     def num_prefills(self) -> int | None:
-        """Requests in prefill in each step; `None` where they are not told from decodes."""
+        """Return the requests in prefill in each step; `None`: not distinguished from decodes."""
         return None
 
     def describe(self, workload: Workload | None = None) -> Description:
-        """Describes the workload before anything is timed.
+        """Describe the workload before anything is timed.
 
         Args:
-            workload: built from these parameters, if that has been done.
+            workload: the workload, if it has been built from these parameters.
 
         Raises:
-            UsageError: as `build`.
+            UsageError: as from `build`.
         """
         built = workload or self.build()
         return describe_built(self.workload, self.features, self.num_prefills(), built)
 
 
 def programs_of_step(requests: int, groups: int) -> int:
-    """About how many programs gather and slots of a step have: one per request and group, twice."""
+    """Estimate the programs of a step's gather and slots: one per request and group, twice."""
     return 2 * groups * (requests + 1)
 
 

@@ -1,4 +1,4 @@
-"""The parameters of the tables, which every kind of workload has."""
+"""Parameters of the tables, shared by every kind of workload."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TableParameters(Noun):
     seed: int = Field(default=0, ge=0)
 
     def block_sizes(self) -> tuple[int, ...]:
-        """Tokens per block of each group; default is one group with block size 16."""
+        """Return the tokens per block of each group; the default is one group of block size 16."""
         if self.model is not None:
             return tuple(MODEL_PRESETS[self.model])
         if isinstance(self.block_size, list):
@@ -92,7 +92,7 @@ class TableParameters(Noun):
         return (self.block_size or 16,) * (self.groups or 1)
 
     def reaches(self) -> tuple[int, ...]:
-        """Reach of the sliding window of each group, in tokens; 0 where there is none."""
+        """Return the reach of each group's sliding window, in tokens; 0: no window."""
         if isinstance(self.sliding_window, list):
             return tuple(self.sliding_window)
         return (self.sliding_window or 0,) * len(self.block_sizes())

@@ -1,6 +1,6 @@
 """The steps of a workload: the exact calls that an engine would make.
 
-Plain host data (numpy and lists), so that it needs neither torch nor a device, and the same
+They are plain host data (numpy and lists): they need neither torch nor a device, and the same
 workload can drive every variant.
 """
 
@@ -32,7 +32,7 @@ class Append:
 
 @dataclass(frozen=True)
 class Step:
-    """One scheduling step: what is staged, then what is gathered and mapped.
+    """One scheduling step: writes to stage, then rows to gather and slots to map.
 
     Args:
         appends: staged before the step, in this order.
@@ -55,15 +55,15 @@ class Step:
 
     @property
     def num_reqs(self) -> int:
-        """R, requests in the batch, the dummy ones among them."""
+        """Return R, the requests in the batch, the dummy ones among them."""
         return len(self.idx_mapping)
 
     @property
     def num_tokens(self) -> int:
-        """T, tokens in the step, those of dummy requests among them."""
+        """Return T, the tokens in the step, including dummy requests' tokens."""
         return len(self.positions)
 
     @property
     def num_rows_written(self) -> int:
-        """Rows for which at least one block id is staged."""
+        """Return the number of rows for which at least one block id is staged."""
         return len({append.row for append in self.appends if any(map(len, append.block_ids))})

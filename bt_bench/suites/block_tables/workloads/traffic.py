@@ -1,8 +1,8 @@
 """The bytes of device memory that each operation must move in each step, as a lower bound.
 
-Each byte is counted once: ids are int32, slots and positions int64 (`docs/block-tables.md`). Not
-counted is what a variant can know without reading it: ids that it applies in the same call, and
-padding and empty rows that an earlier step left. What is staged lies in host memory.
+Each byte is counted once: ids are int32, slots and positions int64 (`docs/block-tables.md`). Data
+that a variant can know without reading is not counted: ids that it applies in the same call, and
+padding and empty rows that an earlier step left. Staged writes lie in host memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COUNT_BYTES = 4  # an entry of num_computed_tokens
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a step is made of, in entries of tables and slots.
+    """The parts of a step, in entries of tables and slots.
 
     Args:
         applied: entries of the source tables that staged writes fill.
@@ -33,7 +33,7 @@ class _Parts:
         copied: entries of the input tables that are written.
         looked_up: entries that slots are computed from.
         either: entries that are gathered or looked up.
-        known: those of `either` that staged writes fill in the same step.
+        known: entries in `either` that staged writes fill in the same step.
         slots: slots that are written.
     """
 
@@ -52,10 +52,10 @@ def traffic_of(
     """Return the bytes that one call of each operation must move in each step, by its name.
 
     Args:
-        layout: of the tables.
-        index_bytes: of an entry of `idx_mapping`.
+        layout: layout of the tables.
+        index_bytes: bytes of an entry of `idx_mapping`.
         setup: appends before the first step.
-        steps: in order.
+        steps: the steps, in order.
     """
     num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), np.int64)
     _apply(num_blocks, setup)
@@ -85,10 +85,10 @@ def traffic_of(
 
 
 def _apply(num_blocks: Int64Array, appends: Sequence[Append]) -> tuple[Int64Array, Int64Array]:
-    """Counts the blocks of each row after some writes, in place; `[G, max_num_reqs]`.
+    """Count the blocks of each row after some writes, in place; `[G, max_num_reqs]`.
 
     Returns:
-        The first column that is filled in each row, and the one after the last, likewise.
+        The first column filled in each row, and the one after the last, in the same shape.
     """
     starts = num_blocks.copy()
     for append in appends:
@@ -131,7 +131,7 @@ def _parts_of(
 
 
 def _first_read(layout: TableLayout, step: Step, group: int) -> Int64Array:
-    """The first column of each row that is read; those before the window become 0 unread."""
+    """Return the first column of each row that is read; earlier ones become 0 unread."""
     reach = layout.reaches[group]
     if step.num_computed_tokens is None or not reach:
         return np.zeros(layout.max_num_reqs, dtype=np.int64)
@@ -141,7 +141,7 @@ def _first_read(layout: TableLayout, step: Step, group: int) -> Int64Array:
 
 
 def _looked_up(layout: TableLayout, step: Step, group: int) -> tuple[Int64Array, Int64Array]:
-    """Rows and columns, each pair once, of the entries that the tokens of this rank lie in."""
+    """Return rows and columns, each pair once, of the entries that hold this rank's tokens."""
     if not layout.slot_mapping_enabled[group]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     tokens, width = layout.tokens_per_block[group], layout.widths[group]

@@ -1,4 +1,4 @@
-"""A workload: tables of a layout, and the steps that they go through."""
+"""A workload: tables of a layout, and the steps to run on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, Ta
 
 @dataclass(frozen=True)
 class Workload(CommonWorkload):
-    """A window of steps, and the calls that bring fresh tables to the state before its first.
+    """A window of steps, and the appends that bring fresh tables to the state before it.
 
     Args:
         layout: the sizes and options of the tables.
@@ -40,7 +40,7 @@ class Workload(CommonWorkload):
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """Return those of `bt_kernels.layout.FEATURES` that a variant must have to run this."""
+        """Return the names in `bt_kernels.layout.FEATURES` that a variant needs to run this."""
         features = set(self.layout.features)
         if all(step.num_computed_tokens is None for step in self.steps):
             features.discard(SLIDING_WINDOW)
@@ -51,7 +51,7 @@ class Workload(CommonWorkload):
         return frozenset(features)
 
     def sizes(self) -> dict[str, list[int]]:
-        """Requests, tokens, and rows that are written, of each step."""
+        """Return the requests, tokens, and written rows of each step."""
         return {
             "num_reqs": [step.num_reqs for step in self.steps],
             "num_tokens": [step.num_tokens for step in self.steps],
@@ -68,10 +68,10 @@ class Workload(CommonWorkload):
         return traffic_of(self.layout, index_bytes, self.setup, self.steps)
 
     def digest(self) -> str:
-        """SHA-256 over every size, option and array: equal digests are equal workloads.
+        """Return the SHA-256 over every size, option and array: equal digests are equal workloads.
 
-        Options at their default add nothing to it, so that a plain workload keeps the digest that
-        it has in results from before there were options.
+        Options at their default add nothing to it: a plain workload keeps the digest that it has in
+        results from before there were options.
         """
         state = hashlib.sha256()
         state.update(repr((_Sizes(self.layout), self.idx_mapping_dtype)).encode())
@@ -96,7 +96,7 @@ def _arrays(step: Step) -> Iterator[npt.NDArray[np.integer]]:
 
 
 class _Sizes:
-    """The sizes of a layout, which were all that it had; `repr` is what digests are made of."""
+    """The sizes of a layout, as before it had options; digests are made of its `repr`."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -108,7 +108,7 @@ class _Sizes:
 
 
 def _options(layout: TableLayout) -> Iterator[tuple[object, ...]]:
-    """The options that have an effect, each with its name and what it is set to."""
+    """Yield the options that have an effect, each with its name and values."""
     if not all(layout.slot_mapping_enabled):
         yield "slot_mapping_enabled", layout.slot_mapping_enabled
     if any(layout.reaches):

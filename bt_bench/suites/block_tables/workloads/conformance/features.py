@@ -1,4 +1,4 @@
-"""Small workloads for what a variant can do beyond the plain path: windows, dummies, and others.
+"""Small workloads for features beyond the plain path: windows, dummies, and others.
 
 Each aims at a defect that engines have had; docs/block-tables.md lists them.
 """
@@ -19,7 +19,7 @@ from bt_kernels.layout import INT32_MAX, TableLayout
 # A row of the last group takes more ids than a launch carries for it as parameters.
 WINDOW = TableLayout((4, 4, 5, 4), (8, 8, 7, 300), 4, 24, sliding_window_reach=(5, 0, 10, 7))
 DUMMIES = TableLayout((16, 5), (3, 4), 5, 24)
-# A ring buffer of one column, whose positions have nothing to do with where tokens are in it.
+# A ring buffer of one column: a position does not give the place of its token in it.
 RING = TableLayout((262_144, 16), (2, 1), 3, 16, slot_mapping_enabled=(True, False))
 CUSTOM = TableLayout((8, 3), (3, 9), 4, 24)
 COMBINED_WINDOW = TableLayout(
@@ -45,7 +45,7 @@ COMBINED_CP = TableLayout(
 
 
 def feature_workloads(seed: int) -> dict[str, Workload]:
-    """The workloads by name; the combined ones have new inputs for each seed."""
+    """Return the workloads by name; the combined ones have new inputs for each seed."""
     dummies = _dummies()
     found = {
         "window": _window(),
@@ -72,7 +72,7 @@ def _combined(
 
 
 def _rows(layout: TableLayout, blocks: Sequence[int | None]) -> tuple[Append, ...]:
-    """For each row an append of so many blocks in every group (`None`: all that fit)."""
+    """Return, for each row, an append of so many blocks in every group (`None`: all that fit)."""
     return tuple(
         Append(
             row,
@@ -87,7 +87,7 @@ def _rows(layout: TableLayout, blocks: Sequence[int | None]) -> tuple[Append, ..
 
 
 def _window() -> Workload:
-    """Windows that begin before, at and behind the edge of a column, and behind the last one."""
+    """Build windows that begin before, at and behind a column's edge, and behind the last."""
     new = _rows(WINDOW, [None, 2])[1]
     last = Append(2, ([77], [78], [], [79]), overwrite=False)
     long = [
@@ -111,15 +111,15 @@ def _window() -> Workload:
             step_of_requests(
                 [last, new], [2, 1], [[28, 0], [0, 1]], num_computed_tokens=[0, 0, 28, 0]
             ),
-            # Most of what is written lies before the window, and a row is of no request.
+            # Most written ids lie before the window, and one row belongs to no request.
             step_of_requests(long, [3, 1], [[29], [2]], num_computed_tokens=[0, 2, 0, 29]),
-            step_of_requests([], [3, 0], [[30], [0]]),  # what was written before it is there, too
+            step_of_requests([], [3, 0], [[30], [0]]),  # the ids before the window are there, too
         ),
     )
 
 
 def _dummies() -> Workload:
-    """Dummy requests first, between others and last, and nothing else; -1 as a row would be 4.
+    """Build dummy requests first, in between, last, and alone; -1 as an index would be row 4.
 
     Rows 0 and 4 have blocks for every position that a dummy request has.
     """
@@ -141,7 +141,7 @@ def _dummies() -> Workload:
 
 
 def _disabled() -> Workload:
-    """A disabled group of one column beside a normal one, at positions inside and far outside."""
+    """Build a disabled group of one column beside a normal one, at positions in and far out."""
     positions = [[500_000, 500_001, 0, 15], [16, 262_144, 3]]
     return Workload(
         RING,
@@ -152,7 +152,7 @@ def _disabled() -> Workload:
 
 
 def _context_parallelism(cp_size: int, cp_rank: int, interleave: int) -> Workload:
-    """Every position of a few blocks of all ranks, and its bounds; the second group is not shared.
+    """Build every position of a few blocks of all ranks, and its bounds; one group is unsharded.
 
     There is a sliding window, which context parallelism turns off.
     """
@@ -180,7 +180,7 @@ def _context_parallelism(cp_size: int, cp_rank: int, interleave: int) -> Workloa
 
 
 def _custom_outputs() -> Workload:
-    """A large batch and a smaller one into buffers of the caller."""
+    """Build a large batch and a smaller one into buffers of the caller."""
     return Workload(
         CUSTOM,
         "int64",

@@ -1,4 +1,4 @@
-"""Workloads for corner cases, whatever a config happens to contain, most of them small and random.
+"""Workloads for corner cases that a config may lack, most of them small and random.
 
 `check` runs every variant on them, because a config may not reveal a defect: if every mapping is
 the identity, a kernel that ignores the mapping passes.
@@ -26,9 +26,9 @@ EDGES = TableLayout((16, 5, 4, 2, 262_144), (6, 40, 3, 7, 1), 9, max_num_batched
 
 
 def conformance_workloads(seed: int) -> dict[str, Workload]:
-    """The workloads that variants are checked on, by name; new inputs for each seed.
+    """Return the workloads that variants are checked on, by name; new inputs for each seed.
 
-    A variant is checked on those whose `features` it has.
+    A variant is checked on every workload whose `features` it has.
     """
     return {
         "corners": random_workload(seed, CORNERS, num_steps=5, dtype="int64"),
@@ -45,7 +45,7 @@ def conformance_workloads(seed: int) -> dict[str, Workload]:
 
 
 def _long_request() -> Workload:
-    """One request that fills its row and takes all tokens, with writes of hundreds of blocks."""
+    """Build a request that fills its row and takes all tokens, and writes of hundreds of blocks."""
     blocks = list(range(1, 2_501))
     return Workload(
         LONG,
@@ -58,7 +58,7 @@ def _long_request() -> Workload:
             step_of_requests(
                 [Append(0, (blocks[:700],), overwrite=True)], [0, 1], [range(3), range(40)]
             ),
-            # Of no request in the batch, so far.
+            # A write to a row that has no request in the batch yet.
             step_of_requests([Append(0, (blocks[1_000:2_300],), overwrite=True)], [1], [range(5)]),
             step_of_requests([], [0], [range(5_190, 5_196)]),
         ),
@@ -66,7 +66,7 @@ def _long_request() -> Workload:
 
 
 def _unequal() -> Workload:
-    """Chunks of all sizes, some empty, of which some end and others begin among the same tokens."""
+    """Build chunks of all sizes, some empty; some end and others begin among the same tokens."""
     layout = TableLayout((4,), (40,), max_num_reqs=9, max_num_batched_tokens=400)
     rows = [4, 7, 1, 0, 8, 3, 6, 2, 5]
     steps = []
@@ -83,7 +83,7 @@ def _unequal() -> Workload:
 
 
 def _edges() -> Workload:
-    """Sizes of zero and at the limits, each of which some step must have."""
+    """Build steps with sizes of zero and at the limits."""
     groups = EDGES.num_groups
     full = tuple(list(range(1, width + 1)) for width in EDGES.widths)
     one = tuple([7] for _ in range(groups))
@@ -125,9 +125,9 @@ def _edges() -> Workload:
 
 
 def _shrinking() -> Workload:
-    """Batches that shrink while the engine reads as many rows and slots as before, or nearly.
+    """Build batches that shrink while the engine reads as many rows and slots as before, or nearly.
 
-    What it reads past the requests and tokens of the step must not be left over from the last.
+    Its reads past the requests and tokens of a step must not find anything left by the last one.
     """
     layout = TableLayout((4,), (6,), max_num_reqs=5, max_num_batched_tokens=32)
     rows = [3, 0, 4, 1, 2]
@@ -145,16 +145,16 @@ def _shrinking() -> Workload:
 
 
 def _decoding() -> Workload:
-    """Steps that stage a block for a request, or nothing: most of those that an engine makes.
+    """Build steps that stage a block for a request, or nothing, like most steps of an engine.
 
-    A variant may have ways of its own for few writes, so one step has one, and another many. Rows
-    that the step before wrote are read in each, beside those that it writes itself. They lie far
-    apart: a variant may have a bit for each row, in words that have room for some.
+    A variant may treat few writes specially, so one step has a single write, and another many.
+    Each step reads rows that the step before wrote, beside the rows that it writes itself. The
+    rows lie far apart: a variant may keep a bit for each row, in words with room for some.
     """
     layout = TableLayout((4, 3), (4, 5), max_num_reqs=100, max_num_batched_tokens=12)
     owned = {0: 1, 47: 2, 48: 0, 64: 3, 95: 1, 99: 2}
     rows = [95, 48, 0, 99, 47, 64]
-    # A block more for each of these; the fourth step replaces those of row 47 by one.
+    # Each of these rows gets one more block; the fourth step replaces row 47's blocks by one.
     grown: tuple[list[int], ...] = ([0, 47, 48, 95], [], rows[:5], [99, 47], [48])
 
     def append(row: int, step: int, count: int, overwrite: bool) -> Append:
@@ -168,7 +168,7 @@ def _decoding() -> Workload:
             row: 1 if index == 3 and row == 47 else count + (row in chosen)
             for row, count in owned.items()
         }
-        # The last position of what a row owns in the first group.
+        # The last position in a row's blocks of the first group.
         positions = [[max(0, 4 * owned[row] - 1)] for row in rows]
         if index == 4:
             positions[0] = []  # the row of the next request is not that of its token

@@ -1,4 +1,4 @@
-"""Workloads of random calls, legal but not what any scheduler would make."""
+"""Workloads of random calls: legal, though no scheduler would make them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def random_workload(
     dummies: bool = False,
     custom_outputs: bool = False,
 ) -> Workload:
-    """A workload of random calls.
+    """Build a workload of random calls.
 
-    Batches grow and shrink; rows are appended to, several times a step too, and overwritten;
-    lists of ids may be empty; requests may have no token; positions may lie beyond what the row
-    owns and outside its table. Where the layout has a sliding window, most steps pass random
-    numbers of computed tokens.
+    Batches grow and shrink. Rows are appended to, even several times a step, and overwritten.
+    Lists of ids may be empty, and requests may have no token. Positions may lie beyond the row's
+    blocks and outside its table. If the layout has a sliding window, most steps pass random numbers
+    of computed tokens.
 
     Args:
         seed: equal seeds give equal workloads.
         layout: sizes and options; small ones, since everything in them is used.
         num_steps: length of the window.
-        dtype: of `idx_mapping`.
+        dtype: dtype of `idx_mapping`.
         full: start with every row nearly full, rather than half of the rows half full or less.
-        dummies: have requests without a row among the others.
-        custom_outputs: of the workload.
+        dummies: mix in requests without a row.
+        custom_outputs: the workload's `custom_outputs`.
     """
     rng = np.random.default_rng(seed)
     owned = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
@@ -55,7 +55,7 @@ def random_workload(
 
 
 def _with_dummies(rng: np.random.Generator, step: Step) -> Step:
-    """The step with about a third of its requests, one at least, turned into dummy requests."""
+    """Turn about a third of a step's requests, at least one, into dummy requests."""
     chosen = rng.random(step.num_reqs) < 0.3
     chosen[rng.integers(step.num_reqs)] = True
     return replace(step, idx_mapping=np.where(chosen, DUMMY_ROW, step.idx_mapping))
@@ -77,7 +77,7 @@ def _random_append(
     least: float,
     most: float,
 ) -> Append:
-    """Appends to a row, from `least` to `most` of the room that it has in each group."""
+    """Draw an append to a row that takes from `least` to `most` of its room in each group."""
     overwrite = bool(rng.random() < 0.3)
     if overwrite:
         owned[:, row] = 0

@@ -1,7 +1,8 @@
-"""Workloads on both sides of the sizes at which kernels or host code go another way.
+"""Workloads on both sides of the thresholds of kernels and host code.
 
-Those of the shipped variants, which other variants are likely to have, too. Steps of more than
-1,024 rows or 100,000 tokens take Triton's interpreter minutes, so these are `large`.
+Each threshold, a size where the code takes another path, is a shipped variant's; other variants are
+likely to have it, too. Steps of more than 1,024 rows or 100,000 tokens take Triton's interpreter
+minutes, so these are `large`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from bt_bench.suites.block_tables.workloads.steps import Append, Step
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
-# Of requests whose tokens a program maps together the first has most, and the second begins behind
-# what that program maps, among tokens of short requests alone.
+# A program may map the tokens of two requests. Here the first has most of them, and the second
+# begins behind the program's tokens, among tokens of short requests alone.
 BEHIND_A_LONG_ONE = ([128, 1], [120, 16], [4] * 100 + [236] + [16] * 30)
 
-# Of the same number of rows and tokens, so that kernels are compiled once for three workloads.
+# Three workloads share these rows and tokens, so that their kernels are compiled once.
 LONG_ROWS = TableLayout((4,), (1_024 + 64 * 512 + 8,), 40, max_num_batched_tokens=131_500)
 
 
@@ -62,7 +63,7 @@ def _requests(
 
 
 def _behind_a_long_request() -> Workload:
-    """Few rows, for the interpreter, in which a program has two requests from thirteen rows on."""
+    """Build few rows, for the interpreter; from thirteen rows on, a program has two requests."""
     layout = TableLayout((16, 4), (16, 60), max_num_reqs=8, max_num_batched_tokens=300)
     lengths = [*BEHIND_A_LONG_ONE[:2], [4] * 4 + [236, 16, 3, 1]]
     steps = [_requests([128, 1], 9, 6)]
@@ -71,7 +72,7 @@ def _behind_a_long_request() -> Workload:
 
 
 def _many_rows() -> Workload:
-    """1,024 rows of all groups and more, zeroed ones among them."""
+    """Build 1,024 rows over all groups and more, zeroed ones among them."""
     layout = TableLayout((16,) * 8, (16,) * 8, max_num_reqs=140, max_num_batched_tokens=1_200)
     steps = [_requests(BEHIND_A_LONG_ONE[0], 7, 128)]
     steps += [_requests(each, index, 129) for index, each in enumerate(BEHIND_A_LONG_ONE)]
@@ -80,7 +81,7 @@ def _many_rows() -> Workload:
 
 
 def _many_tokens() -> Workload:
-    """As many tokens as a program each is made for 128 of, and more; and slots to pad likewise."""
+    """Build as many tokens as get a program per 128, and more; and slots to pad likewise."""
     layout = replace(LONG_ROWS, block_sizes=(64,), widths=(2_200,))
     steps = [
         _requests([total - 40, 33, 7], index)
@@ -90,7 +91,7 @@ def _many_tokens() -> Workload:
 
 
 def _long_rows() -> Workload:
-    """Rows whose columns have programs of their own, as many as there may be and more."""
+    """Build rows whose columns have programs of their own, as many as there may be and more."""
     (width,) = LONG_ROWS.widths
     held = [1_023, 1_024, 1_025, 1_536, 1_537, width - 9, width - 8, width - 7, width]
     setup = [append for row, count in enumerate(held) for append in _filled([row], (count,))]
@@ -107,7 +108,7 @@ def _long_rows() -> Workload:
 
 
 def _many_writes() -> Workload:
-    """As many writes as the parameters of a launch hold, of one id and of three, and one more."""
+    """Build as many writes as a launch's parameters hold, of one id and of three, and one more."""
     layout = TableLayout((16,), (40,), max_num_reqs=1_030, max_num_batched_tokens=64)
     steps = []
     for count, ids in ((64, 1), (65, 1), (256, 1), (257, 1), (1_024, 1), (1_025, 1)):
@@ -121,7 +122,7 @@ def _many_writes() -> Workload:
 
 
 def _long_writes() -> Workload:
-    """As many ids of a row as parameters carry, a program copies or a word counts, and more."""
+    """Build writes of as many ids as parameters carry, programs copy or words count, and more."""
     layout = replace(LONG_ROWS, block_sizes=(1,), widths=(70_000,))
     steps = []
     for count in (255, 256, 257, 511, 512, 513, 1_025, 65_534, 65_535, 65_536):
@@ -138,7 +139,7 @@ def _long_writes() -> Workload:
 
 
 def _more_rows_than_a_launch_tells() -> Workload:
-    """More rows than the parameters of a launch have bits for."""
+    """Build more rows than the parameters of a launch have bits for."""
     layout = TableLayout((16,) * 8, (2,) * 8, max_num_reqs=4_561, max_num_batched_tokens=64)
     grown = [Append(row, tuple([row + g] for g in range(8)), False) for row in (0, 47, 4_560)]
     steps = (

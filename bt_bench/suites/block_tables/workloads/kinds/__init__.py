@@ -1,4 +1,4 @@
-"""The kinds of workload: one file each, which is found here and needs no other mention."""
+"""The kinds of workload, one file each; files here are found without further mention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_KIND = "uniform"
 
 
 def find_kinds() -> tuple[type[WorkloadParameters], ...]:
-    """The parameters of each kind, those of the default one first."""
+    """Return the parameters of each kind, the default kind's first."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     return tuple(
         each
@@ -22,7 +22,7 @@ def find_kinds() -> tuple[type[WorkloadParameters], ...]:
 
 
 def _is_kind(found: object, module: str) -> bool:
-    """A class of parameters of that module; what several kinds share begins with an underscore."""
+    """Return whether an object is a kind defined in a module; shared bases begin with `_`."""
     return (
         isinstance(found, type)
         and issubclass(found, WorkloadParameters)

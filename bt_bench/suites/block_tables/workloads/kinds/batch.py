@@ -1,14 +1,15 @@
 """One step of a serving engine: decodes, speculative tokens, prefill chunks, or a mixture.
 
 Decodes come first in the batch, then prefills, as in vLLM. A decoding request has a random number
-of tokens behind it, from `min_length` on. A request in prefill has a random number of whole chunks
-behind it; at the default `min_length` of 1 that may be none, else they come to `min_length` or
-more. Blocks that the tokens of the step begin are staged in the step; all before, in the setup.
+of earlier tokens, at least `min_length`. A request in prefill has a random number of earlier whole
+chunks, of at least `min_length - 1` tokens in all: at the default `min_length` of 1, there may be
+none. Blocks that the tokens of the step begin are staged in the step; all earlier ones, in the
+setup.
 
-With `staged_writes`, so many decoding rows, randomly chosen, have their length moved to a common
-multiple of all block sizes (down, or up where that would be below `min_length`), so that the step
-begins a block in every group. The length of every other decoding row is moved up to the next one
-at which the step begins no block in any group. Rows in prefill are written as they come.
+With `staged_writes`, that many decoding rows, randomly chosen, have their length moved to a common
+multiple of all block sizes (down, or up where that would be below `min_length`): the step begins a
+block in every group. Every other decoding row has its length moved up to the next one at which the
+step begins no block in any group. Rows in prefill are written as they come.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _MOST_MOVES = 10_000
 class BatchParameters(WorkloadParameters):
     """One step of a serving engine: decodes, speculative tokens, prefill chunks, or a mixture.
 
-    Each request has a random length; the blocks that its tokens of this step begin are staged in
-    the step, as an engine does, so that about R / block_size rows of a decode batch are written.
+    Each request has a random length. The blocks that its tokens of this step begin are staged in
+    the step, as in an engine: about R / block_size rows of a decode batch are written.
     """
 
     workload: Literal["batch"]
@@ -86,7 +87,7 @@ class BatchParameters(WorkloadParameters):
 
 
 def build_batch(parameters: BatchParameters) -> Workload:
-    """Builds the step that `BatchParameters` describes."""
+    """Build the step that `BatchParameters` describes."""
     generator = np.random.default_rng(parameters.seed)
     starts = np.concatenate(
         (_decode_starts(parameters, generator), _prefill_starts(parameters, generator))
@@ -102,7 +103,7 @@ def build_batch(parameters: BatchParameters) -> Workload:
 
 
 def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) -> Int64Array:
-    """Tokens behind each decoding request."""
+    """Draw the number of earlier tokens of each decoding request."""
     if not parameters.requests:
         return np.empty(0, dtype=np.int64)
     longest = parameters.max_model_len - parameters.tokens_per_request
@@ -122,7 +123,7 @@ def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) 
 
 
 def _off_boundaries(starts: Int64Array, parameters: BatchParameters) -> Int64Array:
-    """Moves each start up until its tokens begin no block in any group.
+    """Move each start up until its tokens begin no block in any group.
 
     A start that leaves the range on its way up goes on from `min_length`, once.
     """
@@ -151,7 +152,7 @@ def _off_boundaries(starts: Int64Array, parameters: BatchParameters) -> Int64Arr
 
 
 def _prefill_starts(parameters: BatchParameters, generator: np.random.Generator) -> Int64Array:
-    """Tokens behind each request in prefill: whole chunks."""
+    """Draw the number of earlier tokens of each request in prefill: whole chunks."""
     if not parameters.prefills:
         return np.empty(0, dtype=np.int64)
     most = parameters.max_model_len // parameters.prefill_tokens - 1
@@ -172,7 +173,7 @@ def _sizes_text(parameters: BatchParameters) -> str:
 
 
 def validate_batch(parameters: BatchParameters) -> None:
-    """Refuses parameters that do not go together, without building anything.
+    """Refuse parameters that do not go together, without building anything.
 
     Raises:
         UsageError: naming parameter, value and limit.

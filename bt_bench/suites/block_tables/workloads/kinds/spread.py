@@ -1,11 +1,11 @@
 """One step whose tokens are spread over the requests in a chosen way; it may be empty.
 
-Lengths rise evenly with the batch index. As far as the tokens go, each request has one;
-those that are left over are spread evenly, go to the request in the middle of the batch, or follow
-a power law: the k-th largest share is proportional to 1 / k, and which request has it is random.
+Lengths rise evenly with the batch index. The first tokens go to the requests, one each. The
+remaining tokens are spread evenly, go to the request in the middle of the batch, or follow a power
+law: the k-th largest share is proportional to 1 / k, and its request is random.
 
-All blocks are there before the step but for those that it writes, whatever its tokens begin, so
-that what is written does not depend on how tokens are spread.
+Rows hold all their blocks before the step except the ones that it writes, whichever blocks its
+tokens begin: the writes do not depend on the spread.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SpreadParameters(WorkloadParameters):
 
 
 def build_spread(parameters: SpreadParameters) -> Workload:
-    """Builds the step that `SpreadParameters` describes."""
+    """Build the step that `SpreadParameters` describes."""
     generator = np.random.default_rng(parameters.seed)
     counts = token_counts(parameters)
     requests = parameters.requests
@@ -99,7 +99,7 @@ def build_spread(parameters: SpreadParameters) -> Workload:
 
 
 def token_counts(parameters: SpreadParameters) -> Int64Array:
-    """Tokens of each request in the step, `[R]`; they add up to T if there is a request."""
+    """Return the tokens of each request in the step, `[R]`; their sum is T unless R is 0."""
     requests = parameters.requests
     index = np.arange(requests, dtype=np.int64)
     counts: Int64Array = (index < parameters.tokens).astype(np.int64)
@@ -113,14 +113,14 @@ def token_counts(parameters: SpreadParameters) -> Int64Array:
         return counts
     weights = 1 / (index + 1.0)
     ends = np.rint(np.cumsum(weights) / weights.sum() * left).astype(np.int64)
-    # A generator of its own, so that the block ids are those of the other ways to spread.
+    # A generator of its own leaves the block ids the same as with the other spreads.
     places = np.random.default_rng(parameters.seed).permutation(requests)
     counts[places] += np.diff(ends, prepend=0)
     return counts
 
 
 def _written(parameters: SpreadParameters, blocks: Int64Array) -> Int64Array:
-    """`[G, R]`: blocks that each row receives in the step, of those that it has after it."""
+    """Return the blocks that each row receives in the step, out of its `blocks`; `[G, R]`."""
     requests, writes = parameters.requests, parameters.writes
     index = np.arange(requests)
     if writes == "long":
@@ -135,7 +135,7 @@ def _longest(parameters: SpreadParameters) -> int:
 
 
 def validate_spread(parameters: SpreadParameters) -> None:
-    """Refuses parameters that do not go together, without building anything.
+    """Refuse parameters that do not go together, without building anything.
 
     Raises:
         UsageError: naming parameter, value and limit.

@@ -1,7 +1,7 @@
 """Steps of a continuous-batching scheduler that serves the requests of a trace.
 
-The window starts at a given step, at the "start", around the "middle" step of the whole sequence,
-or where its steps have the most tokens in all ("busiest", the first such window). Its setup holds
+The window starts at a given step, at the "start", or around the "middle" step of the whole
+sequence, or it is the one with the most tokens ("busiest", the first such window). Its setup holds
 the blocks of the requests that run when it starts, one append for each.
 """
 
@@ -34,7 +34,7 @@ from bt_bench.suites.block_tables.workloads.workload import Workload
 
 
 class Window(Noun):
-    """Which steps of a trace's sequence are replayed."""
+    """The steps of a trace's sequence that are replayed."""
 
     name: str = Field(default="start", min_length=1, description="in tables; default: `at`")
     at: Literal["start", "middle", "busiest"] | Annotated[int, Field(ge=0)] = Field(
@@ -68,10 +68,10 @@ class TraceParameters(WorkloadParameters, ServingParameters):
             raise UsageError(f"'trace' is not a usable path: {reason}") from error
 
     def check_by_reading(self) -> None:
-        """See the base class: a damaged trace, one that needs more blocks, or a shorter one.
+        """See the base class: a trace that is damaged, needs more blocks, or is too short.
 
-        Only the scheduler can tell how long a sequence is. It takes as many steps as any request
-        generates tokens, so that a window of no more than those fits, wherever it may lie.
+        Only the scheduler can determine the length of a sequence. It takes at least as many steps
+        as any request generates tokens: a window of no more steps fits, at any named place.
         """
         trace = read_trace(self.trace, self.rate, self.columns)
         Scheduler(self, trace)
@@ -80,7 +80,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
             self.build()
 
     def num_programs(self) -> int:
-        """See the base class; takes as many requests as run at once on average."""
+        """See the base class; assumes as many requests as run at once on average."""
         trace = read_trace(self.trace, self.rate, self.columns)
         _, generated = fit_lengths(trace, self.max_model_len)
         seconds = float(generated.sum()) * self.base_ms / 1000
@@ -93,7 +93,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         return _build_from_trace(self)
 
     def describe(self, workload: Workload | None = None) -> Description:
-        """See the base class; this runs the scheduler over the whole trace."""
+        """See the base class; runs the scheduler over the whole trace."""
         return _describe_trace(self)
 
 
@@ -148,7 +148,7 @@ def _describe_trace(parameters: TraceParameters) -> Description:
 
 
 def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
-    """A second pass, since the window may be known only after the first."""
+    """Compute the window's figures in a second pass, since its place may depend on the first."""
     scheduler = Scheduler(parameters)
     tally = Tally(layout_of(parameters))
     while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
@@ -158,10 +158,10 @@ def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
 
 
 def first_step(window: Window, tokens: Int64Array) -> int:
-    """The first step of a window in a sequence whose steps have so many tokens.
+    """Locate the first step of a window in a sequence, given the tokens of each step.
 
     Raises:
-        UsageError: when the window does not fit into the sequence.
+        UsageError: if the window does not fit into the sequence.
     """
     start = _known_start(window)
     if start is None and window.steps <= len(tokens):
@@ -175,7 +175,7 @@ def first_step(window: Window, tokens: Int64Array) -> int:
 
 
 def tokens_per_step(parameters: TraceParameters) -> Int64Array:
-    """Tokens of each step of the whole sequence."""
+    """Return the tokens of each step of the whole sequence."""
     # All windows of a sequence share one pass over it.
     return _tokens_per_step(parameters.model_copy(update={"window": Window()}).model_dump_json())
 

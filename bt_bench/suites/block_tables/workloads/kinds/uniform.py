@@ -58,10 +58,10 @@ class UniformParameters(WorkloadParameters):
 
 
 def build_uniform(parameters: UniformParameters) -> Workload:
-    """Builds the step that `UniformParameters` describes.
+    """Build the step that `UniformParameters` describes.
 
-    A request is never shorter than its tokens in the step, also where `tokens % requests` gives it
-    one more. A row that is written and has a single block holds nothing before the step.
+    A request is never shorter than its tokens in the step, even if `tokens % requests` gives it
+    one more. A written row of a single block holds nothing before the step.
     """
     generator = np.random.default_rng(parameters.seed)
     requests = parameters.requests
@@ -78,14 +78,14 @@ def build_uniform(parameters: UniformParameters) -> Workload:
 
 
 def staged_writes(parameters: UniformParameters) -> int:
-    """Rows written in the step."""
+    """Return the number of rows written in the step."""
     if parameters.staged_writes is None:
         return min(parameters.requests, DEFAULT_STAGED_WRITES)
     return parameters.staged_writes
 
 
 def validate_uniform(parameters: UniformParameters) -> None:
-    """Refuses parameters that do not go together, without building anything.
+    """Refuse parameters that do not go together, without building anything.
 
     Raises:
         UsageError: naming parameter, value and limit.

@@ -1,4 +1,4 @@
-"""The pool that the blocks of all requests and groups come from."""
+"""The pool of blocks for all requests and groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_BLOCK_ID = 2_147_483_647
 class BlockPool:
     """Block ids with a free queue: first freed, first handed out again.
 
-    As in vLLM, one pool serves all KV cache groups, so that an id belongs to one row of one group
-    at a time; ids start at 1, since block 0 is the null block that no request owns; and the queue
-    begins with all ids in order, so that every id is used once before any is used again. Ids that
-    were never used are not stored, and others take 4 bytes each.
+    As in vLLM, one pool serves all KV cache groups: an id belongs to one row of one group at a
+    time. Ids start at 1, since block 0 is the null block that no request owns. The queue begins
+    with all ids in order: every id is used once before any is used again. Ids that were never used
+    are not stored; others take 4 bytes each.
 
     Args:
         num_blocks: ids in the pool.
@@ -33,14 +33,14 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Ids that can be taken."""
+        """Return the number of ids that can be taken."""
         return self.num_blocks - self.num_in_use
 
     def take(self, count: int) -> list[int]:
-        """Takes ids from the front of the queue.
+        """Take ids from the front of the queue.
 
         Raises:
-            ValueError: when fewer than `count` are free.
+            ValueError: if fewer than `count` are free.
         """
         if count > self.num_free:
             raise ValueError(f"{count} blocks were asked for, but only {self.num_free} are free")
@@ -57,7 +57,7 @@ class BlockPool:
         return ids
 
     def _reuse(self, count: int) -> list[int]:
-        """At most `count` ids, all from the first chunk."""
+        """Take at most `count` freed ids, all from the first chunk."""
         chunk = self._freed[0]
         part = chunk[self._head : self._head + count].tolist()
         self._head += len(part)
@@ -67,7 +67,7 @@ class BlockPool:
         return part
 
     def give_back(self, ids: array[int]) -> None:
-        """Appends the ids of one row and group to the queue, the last one first, as vLLM does."""
+        """Append the ids of one row and group to the queue, the last one first, as vLLM does."""
         if ids:
             self._freed.append(ids[::-1])
             self.num_in_use -= len(ids)

@@ -1,4 +1,4 @@
-"""Where the requests of a trace are in its lines: the columns of public formats, and others."""
+"""The columns of a trace that hold its requests, in public formats and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TimeUnit = Literal["date", "s", "ms", "us", "ns"]
 
 
 class Places(NamedTuple):
-    """The columns of a CSV, or the keys of a JSONL, and what times are in."""
+    """The columns of a CSV, or the keys of a JSONL, and the unit of times."""
 
     arrival: str
     prompt: str
@@ -28,7 +28,7 @@ PRESETS = {
 
 
 class Columns(Noun):
-    """The columns of a trace: those of a public format, but for what is given here."""
+    """The columns of a trace: a public format's, unless given here."""
 
     preset: Literal["azure", "mooncake", "burstgpt"] = Field(
         default="azure", description="the columns of a public format"
@@ -42,11 +42,11 @@ class Columns(Noun):
 
     @property
     def name(self) -> str:
-        """What names of cases call them."""
+        """Return the name of these columns in the names of cases."""
         return self.preset
 
     def places(self) -> Places:
-        """The columns that are read."""
+        """Return the columns that are read."""
         given = {key: getattr(self, key) for key in Places._fields}
         changed = {key: value for key, value in given.items() if value is not None}
         return PRESETS[self.preset]._replace(**changed)

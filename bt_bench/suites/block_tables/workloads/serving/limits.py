@@ -1,4 +1,4 @@
-"""Checks that a trace fits its limits: pool of blocks, longest request, largest step."""
+"""Limits that a trace must fit: the pool of blocks, and the longest request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bt_bench.suites.block_tables.workloads.steps import Int64Array
 
 
 def pool_size(parameters: ServingParameters) -> int:
-    """Blocks in the pool that all groups share."""
+    """Return the number of blocks in the pool that all groups share."""
     if parameters.num_blocks is not None:
         return parameters.num_blocks * len(parameters.block_sizes())
     layout = layout_of(parameters)
@@ -21,7 +21,7 @@ def pool_size(parameters: ServingParameters) -> int:
 
 
 def validate_trace(parameters: ServingParameters) -> None:
-    """Refuses parameters that do not go together, without reading the trace.
+    """Refuse parameters that do not go together, without reading the trace.
 
     Raises:
         UsageError: naming parameter, value and limit; or a trace that does not exist.
@@ -41,7 +41,7 @@ def validate_trace(parameters: ServingParameters) -> None:
 
 
 def fit_lengths(trace: Trace, max_model_len: int) -> tuple[Int64Array, Int64Array]:
-    """Context and generated tokens, which together are at most `max_model_len`."""
+    """Return context and generated tokens, cut to at most `max_model_len` together."""
     generated = np.minimum(trace.generated_tokens, max_model_len - 1)
     return np.minimum(trace.context_tokens, max_model_len - generated), generated
 

@@ -13,7 +13,7 @@ from bt_bench.suites.block_tables.workloads.serving.trace import BUNDLED_TRACES
 
 
 class ServingParameters(TableParameters):
-    """Validated parameters of what is served, and how fast."""
+    """Validated parameters of the served trace, and of the speed and blocks of its scheduler."""
 
     trace: Annotated[str, UserFile(tuple(BUNDLED_TRACES))] = Field(
         min_length=1, description="azure_conv, azure_code, or the path of a CSV or JSONL"

@@ -1,32 +1,33 @@
 """A continuous-batching scheduler: the requests of a trace become the steps of an engine.
 
-It follows vLLM's V1 scheduler and V2 model runner where the block tables can tell the difference:
+It follows vLLM's V1 scheduler and V2 model runner wherever that affects the block tables:
 
-- Requests wait in order of arrival. A step first serves the running requests in the order in
-  which they were admitted, each with one token (decode) or what is left of its prefill, until the
-  token budget `max_num_batched_tokens` is spent; with what is left of it, it admits waiting
-  requests, the last one perhaps with a chunk of its prefill only.
+- Requests wait in order of arrival. A step first serves the running requests in order of
+  admission, each with one token (decode) or the rest of its prefill, until the token budget
+  `max_num_batched_tokens` is spent. With the rest of the budget, it admits waiting requests, the
+  last one perhaps with only a chunk of its prefill.
 - A request takes a block in each group for every `block_size` tokens, when their first token is
   scheduled. All groups share one pool of ids (`BlockPool`). `num_blocks` counts per group, so the
-  pool holds that many times the number of groups; by default it suffices for every row.
-- When the pool runs out, the running request admitted last is preempted until there is room: it
+  pool holds that many times the number of groups; by default, it suffices for every row.
+- If the pool runs out, the running request admitted last is preempted until there is room: it
   loses row and blocks, goes to the front of the queue, and computes all its tokens again later.
-  No request is admitted in such a step. Nothing is kept free on admission.
-- The step that completes a prefill generates the first token, so that a request which generates n
-  tokens is in n - 1 decodes. It ends with the step that generates its last token, which is never
+  No request is admitted in such a step. Admission keeps nothing free.
+- The step that completes a prefill generates the first token: a request that generates n tokens
+  is in n - 1 decodes. It ends with the step that generates its last token, which is never
   computed itself; row and blocks are free before the next step.
 - In a group with a sliding window, the blocks that lie wholly before the window of a running
   request go back to the pool at the beginning of a step, and are handed out again. The row keeps
-  their ids and its count. To admit a request, windows are not allowed for.
-- Free rows are a stack, as in vLLM. Its first order is shuffled with the seed, because rows would
-  follow the order of arrival otherwise.
+  their ids and its count. Admission takes no account of windows.
+- Free rows are a stack, as in vLLM. Its first order is shuffled with the seed; otherwise, rows
+  would follow the order of arrival.
 - Decodes come first in the batch, in order of admission; then prefills, shortest chunk first.
 - New requests are staged (overwriting) before the running ones (appending). There is no prefix
   caching, speculation, or priority.
 
-A step lasts `base_ms` and `per_token_us` for each token; when nothing runs or waits, the clock
-jumps to the next arrival. A request that would exceed `max_model_len` has its context shortened
-(and if it generates as much on its own, also that, to leave one token of context), and is counted.
+A step lasts `base_ms` plus `per_token_us` for each token. If nothing runs or waits, the clock
+jumps to the next arrival. A request that would exceed `max_model_len` has its context shortened,
+and is counted. If its generated tokens alone reach the limit, they are shortened, too, to leave one
+token of context.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_tra
 from bt_bench.suites.block_tables.workloads.serving.windows import SlidingWindows
 from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
 
-# What is known of each running request: a row of `Scheduler._live`. From HELD on, the blocks that
-# it holds, one row for each distinct block size (in tokens of the sequence).
+# Rows of `Scheduler._live`: the state of each running request. From HELD on, the blocks that it
+# holds, one row for each distinct block size (in tokens of the sequence).
 ROW, REQUEST, COMPUTED, PREFILL_END, FINAL, HELD = range(6)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledBatch:
-    """What was decided for one step; the arrays have one entry per request, in batch order.
+    """The decisions for one step; the arrays have one entry per request, in batch order.
 
     Args:
         requests: indices into the trace.
@@ -73,9 +74,9 @@ class ScheduledBatch:
         num_prefills: requests, at the end of the batch, whose tokens belong to a prefill.
         row_blocks: `[S, R]`, blocks that each row holds in the step, for each distinct block size;
             those before a sliding window still count.
-        appends: what is staged before the step.
-        num_computed_tokens: `[max_num_reqs]` by row, where there is a sliding window. Rows of no
-            request keep what the last one left there, as in an engine.
+        appends: writes staged before the step.
+        num_computed_tokens: `[max_num_reqs]` by row, where there is a sliding window. Rows without
+            a request keep the last one's value, as in an engine.
     """
 
     requests: Int64Array
@@ -90,17 +91,17 @@ class ScheduledBatch:
 
 
 class Scheduler:
-    """Serves the requests of a trace, step by step; keeps the current step only.
+    """A scheduler that serves the requests of a trace, and keeps the current step only.
 
-    Call `advance` until it is false. After each call, `batch` and `step` give the step, and the
-    rest of the state is that after it.
+    Call `advance` until it returns false. After each call, `batch` and `step` give the step, and
+    all other attributes hold the state after it.
 
     Args:
-        parameters: workload parameters; their window is of no concern here.
-        trace: the requests; read from `parameters.trace` when left out.
+        parameters: workload parameters; a window in them is ignored.
+        trace: the requests; `None`: read from `parameters.trace`.
 
     Raises:
-        UsageError: as `validate_trace`, or when a request needs more blocks than the pool has.
+        UsageError: as from `validate_trace`, or if a request needs more blocks than the pool has.
     """
 
     def __init__(self, parameters: ServingParameters, trace: Trace | None = None) -> None:
@@ -157,7 +158,7 @@ class Scheduler:
         self._ones.flags.writeable = False  # batches share it
 
     def advance(self) -> bool:
-        """Schedules the next step; false when all requests have been served."""
+        """Schedule the next step; return false if all requests have been served."""
         if not self._wait_for_work():
             return False
         counts, budget = self._tokens_of_running()
@@ -177,13 +178,13 @@ class Scheduler:
 
     @property
     def batch(self) -> ScheduledBatch:
-        """What was decided for the current step."""
+        """Return the decisions for the current step."""
         if self._batch is None:
             raise ValueError("there is no step before the first call of advance()")
         return self._batch
 
     def step(self) -> Step:
-        """The current step, as an engine would make it."""
+        """Return the current step, as an engine would make it."""
         batch = self.batch
         return assemble_step(
             self._parameters,
@@ -195,11 +196,11 @@ class Scheduler:
         )
 
     def live_rows(self) -> tuple[Append, ...]:
-        """Appends that bring fresh tables to the present state of all running requests.
+        """Return appends that bring fresh tables to the present state of all running requests.
 
-        What tables hold besides (rows of requests that have ended, cells beyond a row's blocks) is
-        not brought back. Columns before a sliding window have the ids that they had, though the
-        blocks may be another row's by now.
+        They do not restore other contents: rows of ended requests, and cells beyond a row's blocks.
+        Columns before a sliding window keep their ids, though the blocks may be another row's by
+        now.
         """
         return tuple(
             Append(row, tuple(ids.tolist() for ids in self._row_blocks[row]), overwrite=True)
@@ -207,7 +208,7 @@ class Scheduler:
         )
 
     def _wait_for_work(self) -> bool:
-        """Lets requests arrive, jumping in time if nothing else is to do; false at the end."""
+        """Let requests arrive, jumping in time if there is no work; return false at the end."""
         if not self._count and not self._preempted and self._next_request == self._arrived:
             if self._next_request == self.num_requests:
                 return False
@@ -217,7 +218,7 @@ class Scheduler:
         return True
 
     def _tokens_of_running(self) -> tuple[Int64Array, int]:
-        """Tokens of each running request in the step, and what is left of the budget."""
+        """Return the tokens of each running request in the step, and the remaining budget."""
         counts, budget = self._ones[: self._count], self._budget - self._count
         if self._in_prefill:
             # Only the request admitted last can be: there was no budget for one after it. For the
@@ -236,7 +237,7 @@ class Scheduler:
             self.pool.give_back(self._row_blocks[row][group][columns])
 
     def _grow_running(self, counts: Int64Array) -> list[Append]:
-        """Gives running requests the blocks that their tokens begin; may preempt the last ones."""
+        """Give running requests the blocks that their tokens begin; may preempt the last ones."""
         live = self._live[:, : self._count]
         blocks = -(-(live[COMPUTED] + counts) // self._sizes)  # [S, R]
         new = blocks - live[HELD:]
@@ -251,7 +252,7 @@ class Scheduler:
         return appends
 
     def _make_room(self, column: int, new_by_size: list[int]) -> bool:
-        """Preempts from the end until the blocks are free; false if `column` was preempted too."""
+        """Preempt from the end until the blocks are free; return false if `column` went, too."""
         while self._count > column and self._blocks_in_all_groups(new_by_size) > self.pool.num_free:
             self._preempt_last()
         return self._count > column
@@ -266,7 +267,7 @@ class Scheduler:
         self._preempted.appendleft(request)
 
     def _admit(self, budget: int) -> tuple[list[int], list[Append]]:
-        """Admits waiting requests; gives the tokens of each, and what is staged for it."""
+        """Admit waiting requests; return the tokens and the append of each."""
         chunks: list[int] = []
         appends = []
         while (
@@ -295,7 +296,7 @@ class Scheduler:
         return chunks, appends
 
     def _record(self, counts: Int64Array, appends: tuple[Append, ...]) -> ScheduledBatch:
-        """The step in batch order, from the state before its tokens count as computed."""
+        """Return the step in batch order, from the state before its tokens count as computed."""
         live = self._live[:, : self._count].copy()
         num_prefills = 0
         if self._in_prefill:
@@ -319,7 +320,7 @@ class Scheduler:
         )
 
     def _finish_step(self, counts: Int64Array, num_tokens: int) -> None:
-        """Counts the tokens as computed, ends requests, and moves the clock."""
+        """Count the tokens as computed, end requests, and advance the clock."""
         live = self._live[:, : self._count]
         live[COMPUTED] += counts
         ended = live[COMPUTED] == live[FINAL]
@@ -339,7 +340,7 @@ class Scheduler:
         self.num_steps += 1
 
     def _take_blocks(self, row: int, new_by_size: list[int]) -> tuple[list[int], ...]:
-        """New ids for a row, one list per group."""
+        """Take new ids for a row, one list per group."""
         ids = tuple([self.pool.take(new_by_size[size]) for size in self._size_of_group])
         for held, new in zip(self._row_blocks[row], ids, strict=True):
             held.extend(new)
@@ -356,6 +357,6 @@ class Scheduler:
 
 
 def iterate_steps(scheduler: Scheduler) -> Iterator[Step]:
-    """All steps from where the scheduler is, to the end of the trace."""
+    """Yield all steps, from the scheduler's current place to the end of the trace."""
     while scheduler.advance():
         yield scheduler.step()

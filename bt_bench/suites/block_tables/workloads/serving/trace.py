@@ -1,4 +1,4 @@
-"""Reading a trace of requests: when each arrived, and its context and generated tokens.
+"""The reader of traces of requests: the arrival, context and generated tokens of each.
 
 Requests are sorted by time of arrival (stably), because traces are often logged when a request
 ends; a file that is not in order is therefore not an error. Times count to the microsecond.
@@ -56,10 +56,10 @@ class Trace:
 
 
 def find_trace(name_or_path: str) -> Traversable:
-    """The file of a trace: a bundled one by its name, else the file at that path.
+    """Locate the file of a trace: a bundled one by its name, else the file at that path.
 
     Raises:
-        UsageError: when it is no bundled trace and there is no such file.
+        UsageError: if it is no bundled trace, and there is no such file.
     """
     if name_or_path in BUNDLED_TRACES:
         return files("bt_bench.suites.block_tables.workloads.traces").joinpath(
@@ -75,16 +75,16 @@ def find_trace(name_or_path: str) -> Traversable:
 
 
 def read_trace(name_or_path: str, rate: float = 1.0, columns: Columns | None = None) -> Trace:
-    """Reads a trace.
+    """Read a trace.
 
     Args:
         name_or_path: `azure_conv`, `azure_code`, or the path of a CSV or JSONL.
         rate: factor on the arrival rate: the times between arrivals are divided by it.
-        columns: which of them to read from a file; `None`: those of Azure's traces.
+        columns: the columns to read from a file; `None`: as in Azure's traces.
 
     Raises:
         UsageError: for a file that is missing, unreadable or empty, or has a bad header or value.
-            The message names file, line, column, value, and what was expected.
+            The message names file, line, column, value, and the expected value.
     """
     source = find_trace(name_or_path)
     is_bundled = columns is None or name_or_path in BUNDLED_TRACES
@@ -114,7 +114,7 @@ _OTHER_NAMES = (
 
 
 class _Parser:
-    """Turns the lines of a file into numbers; knows where it is, for its errors."""
+    """A parser of the lines of a file into numbers; it keeps its place, for its errors."""
 
     def __init__(self, file: str, places: Places) -> None:
         self._file = file
@@ -124,7 +124,7 @@ class _Parser:
         self._kind = "key" if self._is_json else "column"
 
     def requests(self, file: Iterable[bytes]) -> Iterator[tuple[int, int, int]]:
-        """Per request: arrival in microseconds, context and generated tokens."""
+        """Yield each request: its arrival in microseconds, context and generated tokens."""
         lines = self._decoded(file)
         arrival, prompt, output, time = self._places
         microseconds = self._date if time == "date" else self._number_of(time)

@@ -1,4 +1,4 @@
-"""Which blocks a scheduler can give back, because no token will read them again."""
+"""Sliding windows: blocks that a scheduler can give back, as no token will read them again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bt_bench.suites.block_tables.workloads.steps import Int32Array, Int64Array
 
 
 class SlidingWindows:
-    """How far the sliding windows of all rows have moved.
+    """The places of the sliding windows of all rows.
 
     A column whose tokens all lie before the window of a row is *passed*. It stays in the row, and
     counts as one of its blocks.
 
     Args:
-        sizes: tokens that a column stands for, per group.
+        sizes: tokens that a column covers, per group.
         reaches: tokens before a request's first computed one that are still read, per group; 0
             where there is no window.
         num_rows: rows of a table.
@@ -35,14 +35,14 @@ class SlidingWindows:
         self._num_computed_tokens = np.zeros(num_rows, dtype=np.int32)
 
     def __bool__(self) -> bool:
-        """Whether any group has a window."""
+        """Return whether any group has a window."""
         return bool(self._groups)
 
     def move(self, rows: Int64Array, computed: Int64Array) -> Iterator[tuple[int, int, slice]]:
-        """Moves the windows of rows to so many computed tokens.
+        """Move the windows of rows to so many computed tokens.
 
         Yields:
-            Row, group, and the columns that have been passed now and had not been before.
+            Row, group, and the newly passed columns.
         """
         before = self._passed[:, rows]  # [W, R]
         now = np.maximum(computed - self._reaches, 0) // self._sizes
@@ -54,7 +54,7 @@ class SlidingWindows:
                     yield int(rows[column]), group, slice(first, end)
 
     def forget(self, row: int, num_groups: int) -> list[int]:
-        """The columns of each group that a row has passed; from now on it has passed none."""
+        """Return the columns of each group that a row has passed, and reset them to none."""
         passed = [0] * num_groups
         for groups, count in zip(self._groups, self._passed[:, row].tolist(), strict=True):
             for group in groups:
@@ -63,6 +63,6 @@ class SlidingWindows:
         return passed
 
     def num_computed_tokens(self, rows: Int64Array, computed: Int64Array) -> Int32Array:
-        """`[num_rows]`, a copy; other rows have what was last given for them, at first 0."""
+        """Record computed tokens; return all as a copy, `[num_rows]`: 0 in rows without any yet."""
         self._num_computed_tokens[rows] = computed
         return self._num_computed_tokens.copy()
