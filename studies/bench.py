@@ -1,7 +1,8 @@
-"""Times what the project promises about its own speed; run with `make bench`.
+"""Benchmarks of bt-bench's own promised speed and memory; run with `make bench`.
 
-Each figure is of a process of its own, as a user would start it, and is printed beside its limit.
-Exit code 1 if one is over. These are not tests: they depend on the machine and its load.
+Each command runs in a fresh process, as a user would start it, and its figures are printed beside
+their limits. Exits with 1 if a limit is exceeded. These are not tests: the results depend on the
+machine and its load.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ CASES = 10_000
 
 @dataclass(frozen=True)
 class Promise:
-    """A command, and what it may take.
+    """A command with its limits of time and memory.
 
     Args:
-        what: for people.
+        what: description to print.
         command: the process to run.
         seconds: limit of the median wall time.
-        runs: how often it is timed, after one run to warm up where that is more than once.
-        mebibytes: limit of its peak memory, if there is one.
+        runs: number of timed runs; with more than one, a warm-up run precedes them.
+        mebibytes: limit of the peak memory; `None`: no limit.
     """
 
     what: str
@@ -48,8 +49,8 @@ class Promise:
 
 
 def promises(folder: Path) -> list[Promise]:
-    """Everything that is promised on this machine."""
-    # Input is made in other processes: what they take is not what is measured.
+    """Return the promises that apply to this machine, with or without a GPU."""
+    # Other processes make the input, which keeps their cost out of the measurement.
     build = (sys.executable, __file__, "build-trace")
     compare = (sys.executable, "-c", COMPARE, "compare", "--fail-on", "none")
     found = [
@@ -69,14 +70,14 @@ def promises(folder: Path) -> list[Promise]:
 
 
 def write_results(folder: Path, count: int) -> tuple[str, str]:
-    """Writes two results of one run with this many quantities, in another process."""
+    """Write two results of one run with `count` quantities, in another process; return paths."""
     command = (sys.executable, __file__, "make-results", str(folder), str(count), str(CASES))
     subprocess.run(command, check=True)
     return str(folder / "baseline.json"), str(folder / "fused.json")
 
 
 def build_trace(trace: str) -> int:
-    """Builds all steps of a whole trace, and returns how many there are."""
+    """Build all steps of a whole trace, and return their number."""
     from bt_bench.suites.block_tables.workloads import TraceParameters
     from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 
@@ -85,7 +86,7 @@ def build_trace(trace: str) -> int:
 
 
 def make_results(folder: Path, count: int, cases: int) -> None:
-    """Writes results of `baseline` and `fused`: 50 samples of `count` quantities for each case."""
+    """Write results of `baseline` and `fused`: 50 samples of `count` quantities for each case."""
     sys.path.insert(0, str(TESTS))
     from support.factories import make_case, make_launches, make_result
 
@@ -112,13 +113,13 @@ def make_results(folder: Path, count: int, cases: int) -> None:
 
 
 def has_gpu() -> bool:
-    """Whether torch sees a CUDA device, asked in another process."""
+    """Return whether torch sees a CUDA device; a subprocess imports it."""
     code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def measure(promise: Promise) -> tuple[float, float]:
-    """Median wall seconds, and the peak memory in MiB of the largest process so far."""
+    """Return the median wall seconds, and the peak memory in MiB of the largest child so far."""
     if promise.runs > 1:
         run(promise.command)
     seconds = median(run(promise.command) for _ in range(promise.runs))
@@ -126,14 +127,14 @@ def measure(promise: Promise) -> tuple[float, float]:
 
 
 def run(command: tuple[str, ...]) -> float:
-    """Wall seconds of a command, whose output is thrown away."""
+    """Run a command, discard its output, and return its wall time in seconds."""
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
 def main() -> int:
-    """Measures and prints all promises; each in a child, so that its peak memory is its own."""
+    """Measure and print all promises, each in a forked child to isolate its peak memory."""
     over = 0
     with tempfile.TemporaryDirectory() as folder:
         for promise in promises(Path(folder)):

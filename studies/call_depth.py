@@ -1,9 +1,9 @@
-"""Host time of a step by the call depth at which it is made, with room for calls and without.
+"""Host time of a step by call depth, with and without `with_room`.
 
     python studies/call_depth.py
 
-Needs a GPU. A step has no writes; times are medians of 60 calls, in µs. What is printed is the
-table of reports/h200/call-depth/call-depth.txt.
+Needs a GPU. Steps have no writes; times are medians of 60 calls, in µs. The output is kept as
+reports/h200/call-depth/call-depth.txt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAYOUT = TableLayout((16,), (1024,), max_num_reqs=REQUESTS, max_num_batched_toke
 
 
 def step_of(variant: type[Any]) -> Callable[[], object]:
-    """A step of all requests, each with eight blocks."""
+    """Return a call that makes a step of all requests, each with eight blocks."""
     cuda = torch.device("cuda")
     tables = variant(LAYOUT, cuda)
     for row in range(REQUESTS):
@@ -39,7 +39,7 @@ def step_of(variant: type[Any]) -> Callable[[], object]:
 
 
 def host_us(step: Callable[[], object], depth: int) -> float:
-    """The median host time of a step below so many more frames."""
+    """Return the median host time of a step in µs, `depth` frames further down the stack."""
     if depth:
         return host_us(step, depth - 1)
     taken = []

@@ -1,10 +1,10 @@
-"""Runs variants that fake their time, with all defences and then without the one that catches each.
+"""Run variants that fake their times, with all defences and then without those that catch them.
 
     python studies/cheats.py [NAME...] [--out cheats.json] [--jobs N]
 
-Each is swept and checked. With all defences one of the two has to reject it; without those that
-`tests/cheats/caught.json` names for it, both have to pass. Most fake times of a GPU, and do nothing
-dishonest without one.
+Each cheat is swept and checked. With all defences, the sweep or the check has to reject it. Without
+the defences that `tests/cheats/caught.json` names for it, both have to pass. Most cheats fake GPU
+times, and do nothing dishonest without a GPU.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from unseen import COMMAND
 CHEATS = Path(__file__).resolve().parent.parent / "tests" / "cheats"
 TAKEN_OUT = CHEATS / "taken_out"
 CAUGHT = CHEATS / "caught.json"
-SECONDS = 240  # that a command may take
+SECONDS = 240  # timeout of a command
 QUICK = ("--explore", "4")
 
 
 def main() -> None:
-    """Runs them, and exits with 1 if one passes that should not, or the other way round."""
+    """Run the cheats; exit with 1 if one passes or is rejected contrary to expectation."""
     known = json.loads(CAUGHT.read_text(encoding="utf-8")) if CAUGHT.is_file() else {}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
@@ -49,13 +49,13 @@ def main() -> None:
 
 
 def examine(name: str, defences: list[str], *, quick: bool = False) -> dict[str, object]:
-    """Return what sweep and check say of a cheat, with all defences and without some.
+    """Return the verdicts of sweep and check on a cheat, with all defences and without some.
 
     Args:
-        name: of the cheat.
-        defences: that catch it.
-        quick: run only the command that is to reject it, with the defences and without them;
-            then explore with few scenarios unless exploring is one of them.
+        name: name of the cheat.
+        defences: the defences that catch it.
+        quick: run only the command that should reject it, with and without `defences`. The check
+            explores few scenarios, unless exploring is one of the defences.
     """
     by_exploring = "exploring" in defences
     swept = None if quick and by_exploring else sweep(name, "")
@@ -81,7 +81,7 @@ def examine(name: str, defences: list[str], *, quick: bool = False) -> dict[str,
 
 
 def sweep(name: str, taken_out: str) -> str | None:
-    """Why a sweep rejects a cheat, or `None`."""
+    """Return a sweep's reason to reject a cheat, or `None` if it passes."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         done = run(taken_out, "sweep", str(CHEATS / "sweep.yaml"), "--variants", f"fused,{name}",
@@ -94,7 +94,7 @@ def sweep(name: str, taken_out: str) -> str | None:
 
 
 def check(name: str, taken_out: str, *options: str) -> str | None:
-    """Why a check rejects a cheat, or `None`."""
+    """Return a check's reason to reject a cheat, or `None` if it passes."""
     given = ("--variants", name, "--json", *options)
     done = run(taken_out, "check", str(CHEATS / "sweep.yaml"), *given)
     if not done.stdout:
@@ -106,7 +106,7 @@ def check(name: str, taken_out: str, *options: str) -> str | None:
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str | None:
-    """The error of a command that ended without a result."""
+    """Return the error of a command that ended without a result; `None` if it succeeded."""
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.splitlines() if re.match(r"bt-bench: error", line)]
@@ -114,9 +114,9 @@ def told(done: subprocess.CompletedProcess[str]) -> str | None:
 
 
 def run(taken_out: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """A command of bt-bench, with defences taken out of all of its processes."""
+    """Run a bt-bench command with some defences disabled in all of its processes."""
     paths = [str(TAKEN_OUT)] * bool(taken_out) + [os.environ.get("PYTHONPATH", "")]
-    # The defaults of commands are meant, whatever the caller has set.
+    # Commands run with their defaults, whatever options the caller's environment sets.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BT_BENCH_")}
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment |= {"TAKEN_OUT": taken_out, "OMP_NUM_THREADS": "1"}

@@ -1,12 +1,12 @@
-"""How often `bt-bench compare` errs, on simulated runs of known noise.
+"""Measure the error rates of `bt-bench compare` on simulated runs of known noise.
 
     python studies/compare_rates.py --out reports/compare-rates
 
 Each run has ten cases of two arms and a control copy, with the two primary metrics of a step and
-four exploratory ones. Unchanged, every `SLOWER` or `FASTER` is false. Then one primary figure is
-slowed, by one amount at a time, and it is counted how often that figure is called `SLOWER`. Writes
-`compare-rates.json` and `compare-rates.md`; ends with 1 if a rate of false verdicts is certainly
-above alpha. Needs no GPU; half an hour on two cores.
+four exploratory ones. In an unchanged run, every `SLOWER` or `FASTER` is false. Then one primary
+figure is slowed, by one amount at a time, and the `SLOWER` verdicts on it are counted. Writes
+`compare-rates.json` and `compare-rates.md`. Exits with 1 if a rate of false verdicts is certainly
+above alpha. Needs no GPU, and takes half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ CASES = 10
 ROUNDS, INSTANCES = 96, 8
 METRICS = ("host_us", "gpu_us", "step_us", "pipelined_us", "event_us", "event_us/busy")
 ARMS = 3  # base, other, and the unchanged copy of the base
-BASE_US = (4.0, 100.0)  # of the shortest and the longest case
+BASE_US = (4.0, 100.0)  # times of the shortest and the longest case
 
-WHITE = (0.005, 0.05)  # of a round, relative: the quietest and the loudest figure
-DRIFT, DRIFT_KEPT = 0.03, 0.9  # of a drift that all arms share, and a third of it of each arm
-INSTANCE = 0.01  # of an arm in an instance: where its buffers lie
+WHITE = (0.005, 0.05)  # relative noise of a round: the quietest and the loudest figure
+DRIFT, DRIFT_KEPT = 0.03, 0.9  # shared by all arms; each arm's own drift is a third as large
+INSTANCE = 0.01  # of an arm in an instance, due to the placement of its buffers
 SPIKE_SHARE, SPIKE_SIZE = 0.03, 0.5
 
 FAR = 8
@@ -73,15 +73,15 @@ FALSE = ("SLOWER", "FASTER")
 
 @dataclass(frozen=True)
 class Counts:
-    """What was found in some runs.
+    """Counts of verdicts in some runs.
 
     Args:
-        runs: how many.
-        false: runs with a false verdict, by verdict and whether it is of a primary metric.
-        verdicts: of the primary metrics of unchanged runs.
-        found: by slowdown, how often a primary figure was called `SLOWER`.
-        far: the same where the slowdown was beyond the figure's margin by `FAR` standard errors
-            or more: how often it was found, and how often not.
+        runs: number of runs.
+        false: runs with a false verdict, by verdict and whether the metric is primary.
+        verdicts: verdicts on the primary metrics of unchanged runs.
+        found: by slowdown, how often the slowed figure was called `SLOWER`.
+        far: by slowdown and whether it was found, the runs whose slowdown exceeded the figure's
+            margin by `FAR` standard errors or more.
     """
 
     runs: int
@@ -101,14 +101,14 @@ class Counts:
 
 
 def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
-    """One run: times in µs [arms, metrics, cases, rounds], all arms alike but for noise."""
+    """Draw the times of a run in µs [arms, metrics, cases, rounds]; arms differ only by noise."""
     shape = (ARMS, len(METRICS), CASES, ROUNDS)
     base = np.geomspace(*BASE_US, CASES)[:, None]
     loud = np.random.default_rng(0).permutation(np.geomspace(*WHITE, len(METRICS) * CASES))
     logs = generator.normal(size=shape) * loud.reshape(len(METRICS), CASES, 1)
     if noise is Noise.AUTOCORRELATED:
         logs += _drift(generator, (1, *shape[1:])) + _drift(generator, shape) / 3
-    if noise is Noise.PER_COPY:  # what a process is to a gate, an instance is to a run
+    if noise is Noise.PER_COPY:  # a run has instances where a gate has processes
         of_instances = generator.normal(size=(*shape[:3], INSTANCES)) * INSTANCE
         logs += of_instances[..., _instances()]
     if noise is Noise.SPIKY:
@@ -122,9 +122,9 @@ def draw(noise: Noise, generator: np.random.Generator) -> FloatArray:
 
 
 def entries(times: FloatArray) -> list[Entry]:
-    """All metrics of all cases of the second arm against the first, as `compare` asks them."""
+    """Return the entries of `compare` for the second arm against the first, in every metric."""
     base, other, copy = times
-    # As `control_difference`, for cases of one step: from pairs of rounds.
+    # As `control_difference` does for cases of one step, from pairs of rounds.
     changes = np.expm1(np.median(np.log(copy / base), axis=-1))
     spreads = np.abs(changes)
     sides = [
@@ -136,7 +136,7 @@ def entries(times: FloatArray) -> list[Entry]:
 
 
 def try_runs(noise: Noise, seed: Sequence[int], runs: int) -> Counts:
-    """Some runs, unchanged and slowed."""
+    """Simulate runs and judge each, unchanged and with one figure slowed."""
     generator = np.random.default_rng(list(seed))
     rules = Rules()
     false: Counter[tuple[str, bool]] = Counter()
@@ -166,7 +166,7 @@ def try_runs(noise: Noise, seed: Sequence[int], runs: int) -> Counts:
 
 
 def _slowed(all_entries: Sequence[Entry], place: int, slowdown: float) -> tuple[list[Entry], bool]:
-    """Entries with one slowed by a share, and whether that is far beyond its margin.
+    """Return the entries with one slowed by a share, and whether that is far beyond its margin.
 
     A factor on every sample adds its logarithm to the estimate and changes nothing else.
     """
@@ -195,12 +195,12 @@ def _drift(generator: np.random.Generator, shape: tuple[int, ...]) -> FloatArray
 
 
 def _instances() -> list[int]:
-    """The instance of each round; instances take turns, two rounds each."""
+    """Return the instance of each round; instances take turns, two rounds each."""
     return [index // 2 % INSTANCES for index in range(ROUNDS)]
 
 
 def _cases(times: FloatArray, spreads: FloatArray) -> list[CompactCase]:
-    """Times [metrics, cases, rounds] and the control's differences [metrics, cases] as cases."""
+    """Convert times [metrics, cases, rounds] and control differences [metrics, cases] to cases."""
     rounds, instances = tuple(range(ROUNDS)), tuple(_instances())
     return [
         CompactCase(
@@ -241,7 +241,7 @@ def _header(variant: str) -> VariantResult:
 
 
 def simulate(runs: int, seed: int, processes: int) -> dict[Noise, Counts]:
-    """Runs of every kind of noise, in several processes."""
+    """Simulate runs of every kind of noise, in several processes."""
     chunks = max(1, min(runs, 8 * processes))
     sizes = [runs // chunks + (index < runs % chunks) for index in range(chunks)]
     found: dict[Noise, Counts] = {}
@@ -258,7 +258,7 @@ def simulate(runs: int, seed: int, processes: int) -> dict[Noise, Counts]:
 
 
 def document(found: dict[Noise, Counts], seed: int) -> dict[str, object]:
-    """Everything that was counted, for `compare-rates.json`."""
+    """Return all counts, for `compare-rates.json`."""
     return {
         "schema_version": 1,
         "seed": seed,
@@ -292,7 +292,7 @@ def document(found: dict[Noise, Counts], seed: int) -> dict[str, object]:
 
 
 def read(counted: Mapping[str, Any]) -> dict[Noise, Counts]:
-    """What `document` was made of."""
+    """Return the counts stored by `document`."""
     noises = {title: noise for noise, title in TITLES.items()}
     found = {}
     for each in counted["noises"]:
@@ -311,7 +311,7 @@ def read(counted: Mapping[str, Any]) -> dict[Noise, Counts]:
 
 
 def page(found: dict[Noise, Counts]) -> Document:
-    """The page."""
+    """Return the page `compare-rates.md`."""
     runs = next(iter(found.values())).runs
     columns = [(verdict, primary) for primary in (True, False) for verdict in FALSE]
     false = [
@@ -380,7 +380,7 @@ def _rate(count: int, total: int) -> str:
 
 
 def main() -> int:
-    """Simulates, and writes both files."""
+    """Simulate, and write both files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000, help="of each kind of noise")
     parser.add_argument("--seed", type=int, default=1)

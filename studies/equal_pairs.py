@@ -1,15 +1,15 @@
-"""Compares pairs of runs of equal code, as they are and with a slowdown planted in one figure.
+"""Compare pairs of runs of equal code, as they are and with a slowdown planted in one figure.
 
     python studies/equal_pairs.py RUNS --out reports/equal-pairs
 
-RUNS has the folders of runs of equal code by `bt-bench sweep`. In the order of their names, the
-first is compared with the second, the third with the fourth, and so on; those of a pair are made
-one after the other on one machine. Each variant is compared by `bt-bench compare` with its
+RUNS holds the folders of runs of equal code by `bt-bench sweep`. In the order of their names, the
+first run is compared with the second, the third with the fourth, and so on. Make the two runs of a
+pair one after the other on one machine. Each variant is compared by `bt-bench compare` with its
 defaults, which has to exit with 0. Then one primary figure of one case, drawn by `--seed`, is
-slowed by twice the detection limit that was printed for it, in all samples of the second run that
-contain it, and both are compared again: that has to exit with 1. Writes `equal-pairs.json` and
-`equal-pairs.md`. Ends with 1 if a pair of equal runs does not pass, or if fewer than nine in ten
-slowdowns of a variant are found. Needs no GPU.
+slowed by twice its printed detection limit, in all samples of the second run that contain it. The
+comparison is repeated, and has to exit with 1. Writes `equal-pairs.json` and `equal-pairs.md`.
+Exits with 1 if a pair of equal runs does not pass, or if fewer than nine in ten slowdowns of a
+variant are found. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from bt_bench.results import Cache, LaunchPath, Load, Quantity, VariantResult, r
 NAME = "equal-pairs"
 TIMES_LIMIT = 2.0
 LEAST_FOUND = 0.9
-EXITS = (0, 1)  # of equal runs, and of a planted slowdown
+EXITS = (0, 1)  # expected with equal runs, and with a planted slowdown
 
 _CONTAINING = {
     Quantity.HOST_US: (Quantity.STEP_US, Quantity.PIPELINED_US, Quantity.EVENT_US),
     Quantity.GPU_US: (Quantity.SPAN_US, Quantity.STEP_US, Quantity.EVENT_US),
     Quantity.STAGE_US: (),
 }
-"""By primary quantity, the others that take longer if it does."""
+"""By primary quantity, the other quantities that take longer if it does."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A slowdown that was planted, and what `compare` then said.
+    """A planted slowdown and the result of `compare`.
 
     Args:
         key: operation and case.
-        metric: the figure.
+        metric: metric of the slowed figure.
         base_us: its median in the first run.
         limit: the printed detection limit, as a share.
-        slower_us: what was added to each sample.
-        verdict: on the figure.
-        code: the exit code.
+        slower_us: time added to each sample.
+        verdict: verdict on the slowed figure.
+        code: exit code.
     """
 
     key: str
@@ -73,12 +73,12 @@ class Pair:
     """Two runs of a variant, compared.
 
     Args:
-        base: name of the first run's folder.
-        other: that of the second.
+        base: folder name of the first run.
+        other: folder name of the second run.
         variant: the variant.
-        device: name of the GPU of both.
-        code: the exit code of the comparison as it is.
-        verdicts: how many primary figures and counts have which verdict.
+        device: name of the GPU of both runs.
+        code: exit code of the comparison without a slowdown.
+        verdicts: number of primary figures and counts by verdict.
         limits: by metric, the printed detection limits of its cases, as shares.
         planted: the comparison with a slowdown; `None` if no figure had a limit.
     """
@@ -94,18 +94,18 @@ class Pair:
 
     @property
     def is_equal(self) -> bool:
-        """Tell whether the comparison as it is passes."""
+        """Return whether the comparison without a slowdown passes."""
         return self.code == EXITS[0]
 
     @property
     def is_found(self) -> bool:
-        """Tell whether the planted slowdown fails the comparison, by its own verdict."""
+        """Return whether the planted slowdown fails the comparison, by its own verdict."""
         planted = self.planted
         return planted is not None and (planted.code, planted.verdict) == (EXITS[1], "SLOWER")
 
 
 def main() -> int:
-    """Compares all pairs and writes both files; returns the exit code."""
+    """Compare all pairs and write both files; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -137,7 +137,7 @@ def _header(path: Path) -> VariantResult:
 
 
 def compare_pair(base: Path, other: Path, seed: int) -> Pair:
-    """Compares two results as they are, and then with a slowdown in the second one."""
+    """Compare two results as they are, and then with a slowdown in the second one."""
     code, judged = _compare(base, other)
     timed = [each for each in judged["judgements"] if each["decides"] and each["evidence"]]
     limits: dict[str, list[float]] = {}
@@ -171,10 +171,11 @@ def _planted(base: Path, other: Path, figure: Mapping[str, Any]) -> Planted:
 
 
 def slow_down(result: dict[str, Any], key: str, quantity: Quantity, slower_us: float) -> None:
-    """Adds a time to a primary quantity of a case in a result file, wherever it is a part.
+    """Add a time to a primary quantity of a case, and to every quantity that contains it.
 
-    Host code takes longer on its launch path, whatever the GPU does meanwhile; kernels take longer
-    on all paths. What waits for either does, too, and so does the unchanged copy.
+    Slower host code affects its own launch path, whatever the GPU does meanwhile; a slower kernel
+    affects all launch paths. Quantities that wait for either take longer, too, and so does the
+    control copy.
     """
     (case,) = (each for each in result["cases"] if each["key"] == key)
     for measurement in (*case["measurements"], *case["control"]):
@@ -197,7 +198,7 @@ def _contains(measurement: Mapping[str, Any], quantity: Quantity) -> bool:
 
 
 def _compare(base: Path, other: Path) -> tuple[int, dict[str, Any]]:
-    """The exit code of `bt-bench compare` with its defaults, and its report as JSON."""
+    """Run `bt-bench compare` with its defaults; return the exit code and the report as JSON."""
     command = [sys.executable, "-m", "bt_bench", "compare", str(base), str(other), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
@@ -207,7 +208,7 @@ def _compare(base: Path, other: Path) -> tuple[int, dict[str, Any]]:
 
 
 def is_kept(pairs: Sequence[Pair]) -> bool:
-    """Tell whether all equal pairs pass, and nine in ten slowdowns of each variant are found."""
+    """Return whether all equal pairs pass, and nine in ten slowdowns of each variant are found."""
     by_variant = _by_variant(pairs)
     return all(pair.is_equal for pair in pairs) and all(
         sum(pair.is_found for pair in of_one) >= LEAST_FOUND * len(of_one)
@@ -216,7 +217,7 @@ def is_kept(pairs: Sequence[Pair]) -> bool:
 
 
 def document(pairs: Sequence[Pair], headers: Sequence[VariantResult], seed: int) -> dict[str, Any]:
-    """Everything that was found, for `equal-pairs.json`."""
+    """Return all results, for `equal-pairs.json`."""
     of, runs = Measured.of(headers), {header.run_id: header for header in headers}
     return {
         "schema_version": 1,
@@ -236,7 +237,7 @@ def document(pairs: Sequence[Pair], headers: Sequence[VariantResult], seed: int)
 
 
 def _machines(runs: Sequence[VariantResult]) -> Iterator[dict[str, Any]]:
-    """The GPUs that runs were made on, with their hosts' processors and versions."""
+    """Yield the GPUs of the runs, with their hosts' processors and versions."""
     by_gpu: dict[Any, list[VariantResult]] = {}
     for run in runs:
         gpu = run.environment.gpus[0]
@@ -248,7 +249,7 @@ def _machines(runs: Sequence[VariantResult]) -> Iterator[dict[str, Any]]:
 
 
 def read(found: Mapping[str, Any]) -> list[Pair]:
-    """The pairs of an `equal-pairs.json`."""
+    """Return the pairs of an `equal-pairs.json`."""
     pairs = []
     for each in found["pairs"]:
         planted = each["planted"]
@@ -257,7 +258,7 @@ def read(found: Mapping[str, Any]) -> list[Pair]:
 
 
 def page(found: Mapping[str, Any]) -> Document:
-    """The page, from what `equal-pairs.json` has."""
+    """Return the page, built from the contents of `equal-pairs.json`."""
     pairs, of = read(found), found["measured"]
     commits = " and ".join(commit[:7] for commit in of["commits"])
     machines = "; ".join(

@@ -2,11 +2,12 @@
 
     python studies/fuzz_steps.py --steps 50000 --processes 8 --out reports/h100/fuzz
 
-A session is some sixty steps on one object: eager, captured and replayed ones, single operations;
-1 to 8 groups, up to 1,024 rows and 16,384 tokens, all kinds of lengths, dummies, rows that occur
-twice or do not exist, windows, context parallelism, buffers of the caller. All buffers are random
-before a step, and are compared as a whole after it (`studies/fuzz/`). Ends with 1 if anything
-differs, and prints the command that repeats the session.
+A session plays some sixty steps on one object: eager, captured and replayed steps, and single
+operations. Sessions cover 1 to 8 groups, up to 1,024 rows and 16,384 tokens, all kinds of lengths,
+dummies, rows that occur twice or do not exist, windows, context parallelism, and buffers of the
+caller. Input tables and slots are filled with random values before a step, and all buffers are
+compared as a whole after it (`studies/fuzz/`). Exits with 1 if anything differs, and prints the
+command that repeats the session.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS_OF_A_SESSION = 60
-LAYOUTS = 48  # sessions take turns with them; each layout has kernels of its own to compile
+LAYOUTS = 48  # shared by all sessions in turn, since each layout compiles its own kernels
 VARIANTS = ("one_launch", "one_launch", "one_launch", "one_launch_graph", "fused")
 MOST_SHOWN = 20
 
 
 def main() -> int:
-    """Fuzz, report, and write a summary."""
+    """Fuzz, print the differences, and write a summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -71,7 +72,7 @@ def main() -> int:
 
 
 def _work(args: argparse.Namespace, sessions: range, number: int, of: int, results: Any) -> None:
-    """Play the sessions whose layouts are this process's."""
+    """Play the sessions whose layouts belong to process `number` of `of`."""
     sys.path.insert(0, str(args.kernels.resolve()))
     if args.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
@@ -94,7 +95,7 @@ def _work(args: argparse.Namespace, sessions: range, number: int, of: int, resul
 
 
 def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str, int], list[Any]]:
-    """Play a session; return what it had, and its differences."""
+    """Play a session; return counts of its features, and its differences."""
     import numpy as np
     from fuzz.draw import INTERPRETED, ON_GPU, layout_of
     from fuzz.session import STEPS_INTERPRETED, Session
@@ -113,7 +114,7 @@ def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str,
 
 
 def _collect(results: Any, workers: list[Any], num_sessions: int) -> dict[str, Any]:
-    """Take what processes report until all have ended."""
+    """Collect the workers' results until all have ended, and return the summary."""
     seen: Counter[str] = Counter()
     found: list[Any] = []
     failures: list[str] = []

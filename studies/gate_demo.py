@@ -1,13 +1,13 @@
-"""Three kinds of real gates, several times each, and what they concluded; needs a GPU.
+"""Run three kinds of real gates, several times each, and judge their verdicts; needs a GPU.
 
     python studies/gate_demo.py --out gates
 
-In a git repository of their own, with the kernels of this checkout: equal code (timed all the
-same); a variant whose kernel is slower by 3 % of `gpu_us` in one case, and at least by 0.1 µs; and
-one whose host code is slower by 3 % of `host_us`, by a loop. How long the loop has to be is found
-by a gate before, with a loop that is far longer: a host's speed may change by a third within
-minutes, and the loop's changes with it. All gates are reported, whatever they say. Writes what each
-concluded and a summary to `--out`. Ends with 1 if one is wrong.
+The gates run in a scratch git repository with the kernels of this checkout. The three kinds are:
+equal code (timed all the same); a variant whose kernel is slower by 3 % of `gpu_us` in one case,
+and at least by 0.1 µs; and a variant whose host code is slower by 3 % of `host_us`, due to a loop.
+An earlier gate with a far longer loop calibrates the loop's length: a host's speed may change by a
+third within minutes, and the loop's changes with it. All gates are reported, whatever their
+verdicts. Writes each gate's verdicts and a summary to `--out`. Exits with 1 if a gate is wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ cases:
 """
 OPTIONS = {"equal": ("--time-equal",)}
 SHARE = 0.03
-LEAST_NS = 100.0  # of `gpu_us`
+LEAST_NS = 100.0  # smallest injected slowdown of `gpu_us`
 SPIN = """\
     spin_start = globaltimer()
     spin_now = spin_start
@@ -66,15 +66,15 @@ def _wait(turns: int) -> None:
         pass
 """
 LONG_LOOP = 1000  # turns
-OF_CALL = 8  # turns that take as long as calling the loop does
-# Of the wait in a kernel this much does not show: programs that start late overlap with it. Waits
-# of 112 ns (four ticks of the device's clock, at random phase) cost an H200 64 and 78 ns.
+OF_CALL = 8  # turns that take as long as the call of the loop's function
+# This much of the wait in a kernel is hidden, because it overlaps with programs that start late.
+# Waits of 112 ns (four ticks of the device's clock, at random phase) cost an H200 64 and 78 ns.
 OVERLAP_NS = 40.0
 
 
 @dataclass(frozen=True)
 class Gate:
-    """How one gate ended."""
+    """The outcome of a gate."""
 
     kind: str
     name: str
@@ -84,7 +84,7 @@ class Gate:
     judgements: list[dict[str, Any]]
 
     def find(self, metric: str, variant: str = VARIANT) -> dict[str, Any]:
-        """The judgement on the case that is slowed."""
+        """Return the judgement on the slowed case."""
         for judgement in self.judgements:
             place = judgement["operation"], judgement["case"], judgement["metric"]
             if place == (OPERATION, CASE, metric) and judgement["other"].startswith(f"{variant}@"):
@@ -92,7 +92,7 @@ class Gate:
         raise SystemExit(f"{self.name}: no verdict on {variant} {OPERATION}/{CASE} {metric}")
 
     def slower(self, metric: str | None = None, variant: str | None = None) -> list[str]:
-        """What came out slower."""
+        """Return the figures judged `SLOWER`, filtered by metric and variant."""
         return [
             f"{j['other'].partition('@')[0]} {j['operation']}/{j['case']} {j['metric']}"
             for j in self.judgements
@@ -103,7 +103,7 @@ class Gate:
 
 
 def main() -> int:
-    """Runs the gates."""
+    """Run the gates; return 1 if any is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--times", type=int, default=3, help="how often each kind is run")
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 class Amounts:
-    """Slows what a kind of gate is to find, by amounts found in gates of their own, `gates`."""
+    """The slowdowns to inject, calibrated by extra gates that are kept in `gates`."""
 
     def __init__(self, repository: Repository, runner: Gates) -> None:
         self._repository = repository
@@ -140,7 +140,7 @@ class Amounts:
         self._turns: int | None = None
 
     def inject(self, kind: str) -> str:
-        """Slows the code; returns by what."""
+        """Slow the code for a kind of gate; return a description of the change."""
         if kind == "kernel":
             ns = self._ns = self._ns or self._kernel_ns()
             self._repository.slow_kernel(round(ns + OVERLAP_NS))
@@ -169,7 +169,7 @@ class Amounts:
 
 
 def wrong(gate: Gate) -> list[str]:
-    """What did not come out as it must."""
+    """Return the problems of a gate: unexpected verdicts and exit codes."""
     if gate.kind == "amount":
         return []
     metric = {"kernel": "gpu_us", "host": "host_us"}.get(gate.kind)
@@ -188,7 +188,7 @@ def wrong(gate: Gate) -> list[str]:
 
 
 class Repository:
-    """A repository with the kernels of this checkout."""
+    """A scratch git repository with the kernels of this checkout."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -202,11 +202,11 @@ class Repository:
         )
 
     def restore(self) -> None:
-        """Takes back what was changed."""
+        """Revert all changes to the kernels."""
         self._git("checkout", "-q", "--", "kernels")
 
     def slow_kernel(self, ns: int) -> None:
-        """Every program of the fused kernel waits by the device's clock."""
+        """Make every program of the fused kernel wait `ns` by the device's clock."""
         path = self.path / "kernels/bt_kernels/device_code/kernels.py"
         text = path.read_text(encoding="utf-8")
         head, name, rest = text.partition("def gather_slots_kernel(")
@@ -219,7 +219,7 @@ class Repository:
         self._write(path, slowed.replace(first_import, first_import + extra, 1))
 
     def slow_host(self, turns: int) -> None:
-        """The variant runs through a loop before it launches."""
+        """Make the variant run a loop of `turns` turns before it launches."""
         path = self.path / "kernels/bt_kernels/fusions.py"
         text = path.read_text(encoding="utf-8")
         start = (
@@ -240,14 +240,14 @@ class Repository:
 
 
 class Gates:
-    """Runs gates on what the repository's working tree has now."""
+    """A runner of gates on the repository's working tree."""
 
     def __init__(self, repository: Repository, out: Path) -> None:
         self._repository = repository
         self._out = out
 
     def run(self, kind: str, time_: int, injected: str, *options: str) -> Gate:
-        """One gate; what it concluded is kept."""
+        """Run a gate, and keep its verdicts in the output folder."""
         name = f"{kind}-{time_}"
         started = time.monotonic()
         verdicts = self._out / f"{name}.json"
@@ -269,7 +269,7 @@ class Gates:
 
 
 def summary(gates: list[Gate], problems: list[str]) -> Document:
-    """What was injected, and what came of it."""
+    """Return the page with the injected slowdowns and the verdicts on them."""
     lead = (
         f"Verdicts on {VARIANT} in {OPERATION}/{CASE}; in all there were "
         f"{len(gates[0].judgements)} in each gate."

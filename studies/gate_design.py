@@ -1,8 +1,8 @@
-"""Why the gate's statistics are as they are: what other choices would find, and how often they err.
+"""Compare the gate's statistical design with alternatives: their power and error rates.
 
     python studies/gate_design.py --out reports/gate-rates
 
-One figure of a gate of 60 whose arms share a process, in many simulated gates of two looks. It
+Simulates one figure of a gate of 60 whose arms share a process, in many gates of two looks. It
 works on arrays, without the gate's own code, and so also checks that code; `gate_rates.py` runs the
 gate itself. Writes `gate-design.md`.
 """
@@ -24,7 +24,7 @@ from bt_bench.report.markdown import render_document
 from bt_bench.results.run.series import FloatArray
 
 TESTS = 60
-ALPHA = 0.008  # of the planned looks
+ALPHA = 0.008  # for all planned looks together
 LOOKS = (12, 32)
 POWER = 0.99
 GATES = 20_000
@@ -35,23 +35,27 @@ Noise = Callable[[np.random.Generator, int], FloatArray]
 
 @dataclass(frozen=True)
 class Design:
-    """One way to do it; the defaults are the gate's."""
+    """A statistical design; the defaults are the gate's."""
 
     trimmed: float = 0.1
     fewer_degrees: int = 2
     against_both: bool = True
 
     def alphas(self) -> FloatArray:
-        """What each look may spend."""
+        """Return the share of `ALPHA` that each look may spend."""
         return np.diff([ALPHA * (look / LOOKS[-1]) ** 2 for look in (0, *LOOKS)])
 
     def change(self, logs: FloatArray) -> FloatArray:
-        """Log ratios [gates, rounds] of values [gates, rounds, arms]."""
+        """Return log ratios [gates, rounds] of log values [gates, rounds, arms]."""
         base, head, control = np.moveaxis(logs, -1, 0)
         return head - ((base + control) / 2 if self.against_both else base)
 
     def estimate(self, logs: FloatArray) -> tuple[FloatArray, FloatArray, int]:
-        """Trimmed means of [gates, rounds], their errors, and degrees of freedom."""
+        """Return the trimmed mean over rounds of each gate, its error, and degrees of freedom.
+
+        Args:
+            logs: log ratios [gates, rounds].
+        """
         rounds = logs.shape[1]
         cut = int(self.trimmed * rounds)
         left = rounds - 2 * cut
@@ -101,13 +105,18 @@ NOISES: dict[str, Noise] = {
 
 
 def simulate(design: Design, noise: Noise, seed: int, batches: int) -> tuple[float, float]:
-    """False alarms of 60 such figures, and what one finds above its margin after the last look."""
+    """Simulate a design under a noise.
+
+    Returns:
+        The expected false alarms of a gate of 60 such figures, and the excess over its margin that
+        a figure finds with probability `POWER` after the last look.
+    """
     generator = np.random.default_rng(seed)
     alarms, reaches = [], []
     for _ in range(batches):
         changes = design.change(noise(generator, LOOKS[-1]))
         found = np.zeros(GATES, dtype=bool)
-        # The truth is exactly the margin: the hardest case of no regression.
+        # The true change is exactly the margin: the hardest case without a regression.
         for look, alpha in zip(LOOKS, design.alphas(), strict=True):
             location, error, degrees = design.estimate(changes[:, :look])
             found |= stats.t.sf(location / error, degrees) * TESTS <= alpha
@@ -118,7 +127,7 @@ def simulate(design: Design, noise: Noise, seed: int, batches: int) -> tuple[flo
 
 
 def main() -> int:
-    """Simulates all designs and writes the table."""
+    """Simulate all designs and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=100, help=f"of {GATES} gates")
     parser.add_argument("--seed", type=int, default=0)

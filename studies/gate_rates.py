@@ -1,12 +1,12 @@
-"""How often the gate errs, and what it finds, beside rules that other tools use on the same data.
+"""Measure the gate's error rates and power, beside the rules of other tools on the same data.
 
     python studies/gate_rates.py --out reports/gate-rates
     python studies/gate_rates.py --recording recording.json --out reports/h200/gate-rates
 
-Each run draws the rounds of a gate of 60 figures of equal code: from made-up machines with four
+Each run draws the rounds of a gate of 60 figures of equal code: from synthetic machines with four
 kinds of noise (`studies/synthetic.py` has their sizes), or from a recording. They go through the
-whole gate as they are, and with one figure slowed. Writes `gate-rates.json` and `gate-rates.md`;
-ends with 1 if a rate misses what the gate promises.
+whole gate as they are, and with one figure slowed. Writes `gate-rates.json` and `gate-rates.md`.
+Exits with 1 if a rate breaks a promise of the gate.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ RECORDED = "recorded"
 
 
 class Sampled:
-    """A population that remembers the samples behind the values that it handed out last."""
+    """A population that keeps the samples behind its latest values."""
 
     def __init__(self, source: str) -> None:
         self._machine = SyntheticPopulation(Noise(source)) if source in list(Noise) else None
@@ -75,7 +75,7 @@ class Sampled:
         self.samples: FloatArray = np.empty(0)
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """Values of one gate; a recording has no samples but the values."""
+        """Draw the values of one gate; a recording's samples are its values."""
         if self._machine:
             self.samples = self._machine.draw_samples(generator, rounds)
         else:
@@ -85,9 +85,9 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is kept of one run: booleans by name, and of the gate of equal code shares and rounds.
+    """The outcome of a run: booleans by name, and shares and rounds of the gate of equal code.
 
-    `detectable` are the slowdowns that its figures need, as shares.
+    `detectable` holds the detection limits of its figures, as shares.
     """
 
     hits: dict[str, bool]
@@ -107,11 +107,11 @@ RULES = {
     "mean + 5 %": lambda b, h: np.nanmean(h, axis=0) > 1.05 * np.nanmean(b, axis=0),
     "minimum + 2 %": lambda b, h: np.nanmin(h, axis=0) > 1.02 * np.nanmin(b, axis=0),
 }
-"""From samples [samples, cases] of both sides to whether each case is called slower."""
+"""Functions of both sides' samples [samples, cases] that return whether each case is slower."""
 
 
 def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
-    """Some runs, one after the other."""
+    """Simulate `count` runs, one after the other."""
     generator = np.random.default_rng(seed)
     population = Sampled(source)
     plan = plan_for(population)
@@ -147,7 +147,7 @@ def run_chunk(source: str, seed: list[int], count: int) -> list[Trial]:
 def _by_rules(
     samples: FloatArray, rounds: int, place: int, shares: dict[str, float | None]
 ) -> dict[str, bool]:
-    """What the rules of other tools make of the same rounds."""
+    """Apply the rules of other tools to the same rounds; return their hits by name."""
     by_case = np.moveaxis(samples[:rounds], 2, -1)  # [rounds, arms, samples, cases]
     base, head = (by_case[:, arm].reshape(-1, by_case.shape[-1]) for arm in (BASE, HEAD))
     hits = {}
@@ -161,7 +161,7 @@ def _by_rules(
 
 
 def rates(trials: Sequence[Trial]) -> dict[str, Rate]:
-    """Over all trials that have a thing."""
+    """Return the rate of each hit, over the trials that have it."""
     names = dict.fromkeys(name for trial in trials for name in trial.hits)
     return {
         name: rate_of([trial.hits[name] for trial in trials if name in trial.hits])
@@ -170,7 +170,7 @@ def rates(trials: Sequence[Trial]) -> dict[str, Rate]:
 
 
 def missed(found: dict[str, Rate], runs: int) -> list[str]:
-    """Promises that the rates do not keep."""
+    """Return the promises that the rates break."""
     problems = []
     if found["red"].share > MOST_RED:
         problems.append(f"red builds: {spelled(found['red'])}; promised at most {MOST_RED:.0%}")
@@ -186,7 +186,7 @@ def missed(found: dict[str, Rate], runs: int) -> list[str]:
 
 
 def main() -> int:
-    """Runs the gates and writes what they found."""
+    """Run the gates and write their rates; return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000, help="per kind of noise")
     parser.add_argument("--recording", help="draw rounds from this file instead")

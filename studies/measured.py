@@ -1,4 +1,4 @@
-"""What figures are of: commits, machine, versions, and the sources of the variants."""
+"""The provenance of figures: commits, machine, versions, and sources of the variants."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from bt_bench.results import VariantResult
 from bt_bench.variants import find_variants
 
 CPU = "a CPU"
-_SHORT = 7  # of a commit
+_SHORT = 7  # characters of a short commit hash
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What figures are of.
+    """The provenance of figures.
 
     Args:
-        commits: whole names, sorted; `unknown` where it is not known.
+        commits: full hashes, sorted; `unknown` for a run without one.
         device: name of the GPU, or `a CPU`.
         torch: version.
         triton: version.
-        sources: digest of each variant's sources, of all runs.
-        num_gpus: how many GPUs of that name took part, as far as they could be told apart. Of those
-            that a run saw, it used the first.
+        sources: by variant, the digests of its sources in all runs.
+        num_gpus: number of GPUs that took part, counted by UUID, at least 1. A run uses the first
+            GPU that it sees.
     """
 
     commits: Sequence[str]
@@ -35,7 +35,7 @@ class Measured:
 
     @classmethod
     def of(cls, headers: Sequence[VariantResult]) -> Measured:
-        """What runs are of, by the headers of their results."""
+        """Read the provenance of runs from the headers of their results."""
         env = headers[0].environment
         sources: dict[str, list[str]] = {}
         for header in headers:
@@ -51,12 +51,12 @@ class Measured:
         )
 
     def shown_commits(self) -> str:
-        """The commits as a sentence has them."""
+        """Return the short commits, phrased for a sentence."""
         found = [commit[:_SHORT] for commit in self.commits]
         return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}"
 
     def sentence(self) -> str:
-        """What stands below a table."""
+        """Return the sentence below a table."""
         device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
         device = CPU if self.device == CPU else device
         return (
@@ -65,7 +65,7 @@ class Measured:
         )
 
     def changed(self) -> Iterator[str]:
-        """Shipped variants that are not what was measured: their package has changed, or they."""
+        """Yield the shipped variants whose sources, or package, have changed since."""
         shipped = find_variants()
         for name, digests in sorted(self.sources.items()):
             if name in shipped and set(digests) != {shipped[name].source_sha256()}:

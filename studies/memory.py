@@ -1,9 +1,9 @@
-"""Resident memory of a sweep over many cases: of the process that stores, and of its worker.
+"""Sample the resident memory of a sweep over many cases: of the parent, and of its worker.
 
     python studies/memory.py --cases 1000
 
 Sweeps that many tiny workloads (one case each, with a seed of its own) and samples both processes
-while they run. Prints the memory at every tenth of the cases. Ends with 1 if either grew by more
+while they run. Prints the memory at every tenth of the cases. Exits with 1 if either grows by more
 than 10 % from the first tenth to the last.
 """
 
@@ -33,7 +33,7 @@ LINE = re.compile(r"\[(\d+)/\d+\]")
 
 
 def main() -> int:
-    """Runs the sweep, prints a table, and judges the growth."""
+    """Run the sweep, print a table, and judge the growth."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1000)
     args = parser.parse_args()
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def sample(config: Path, out: Path, every: int) -> list[tuple[int, float, float]]:
-    """Cases done, and memory of parent and worker in MiB, at every so many cases."""
+    """Sweep, and return cases done and MiB of parent and worker, at every `every` cases."""
     command = [sys.executable, "-m", "bt_bench", "sweep", str(config), "--out", str(out)]
     marks = []
     with subprocess.Popen(
@@ -71,13 +71,13 @@ def sample(config: Path, out: Path, every: int) -> list[tuple[int, float, float]
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process has started."""
+    """Return the ids of a process's children."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()]
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process."""
+    """Return the resident memory of a process in MiB; 0 if it is not known."""
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", text)
     return int(found[1]) / 1024 if found else 0.0

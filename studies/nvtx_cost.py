@@ -1,9 +1,9 @@
-"""What NVTX ranges cost the host, with no tool attached unless one is.
+"""The host cost of NVTX ranges, under a profiling tool or without one.
 
     python studies/nvtx_cost.py
 
 Needs no GPU. Figures are in ns per sample of a sweep: the best of 20 batches, less an empty loop.
-None of it lies in what is timed.
+None of this cost lies in a sweep's timed calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCHES, CALLS = 20, 20_000
 
 
 def costs_ns() -> dict[str, float]:
-    """What each part costs, by its description."""
+    """Return the cost of each part in ns, by its description."""
     timed, ranges = Range("variant", "step", "case"), SampleRanges("variant", "step", "case")
 
     def push_and_pop() -> None:
@@ -45,7 +45,7 @@ def costs_ns() -> dict[str, float]:
 
 
 def _best_ns(call: Callable[[], object]) -> float:
-    """The least time of a call over all batches, with the loop."""
+    """Return the least time per call over all batches in ns, including the loop's overhead."""
     best = float("inf")
     for _ in range(BATCHES):
         start = time.perf_counter_ns()

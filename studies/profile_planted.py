@@ -1,14 +1,14 @@
-"""Plants four defects in the shipped kernels, and sees whether `bt-bench profile` names each.
+"""Plant four defects in the shipped kernels, and check that `bt-bench profile` names each.
 
     python studies/profile_planted.py --out DIR [--only NAME...]
 
-A kernel changed so that it spills, one with an extra dependent load, a step with an extra copy, and
-one whose host path sleeps 5 µs. `fused` is profiled as it is shipped, and again with each defect,
-`--against` the first profile; the tool is not told where to look. A defect is named if the change
-that stands first is of it. The first two are found by `--tool static`, without a GPU. The other two
-are found by `--tool timeline`, which needs one; without it they are skipped, and said to be. Writes
-`planted.md`, `planted.json` and the profiles to DIR. Ends with 1 if a defect was not named, also
-because its profile could not be taken.
+The defects are a kernel that spills, a kernel with an extra dependent load, a step with an extra
+copy, and a step whose host path sleeps 5 µs. `fused` is profiled as shipped, and again with each
+defect, `--against` the first profile, without a hint where to look. A defect counts as named if it
+causes the first change in the profile. The first two defects are profiled by `--tool static`,
+without a GPU. The other two need a GPU for `--tool timeline`; without one, they are reported as
+skipped. Writes `planted.md`, `planted.json` and the profiles to DIR. Exits with 1 if a defect is
+not named, or its profile fails.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from bt_bench.report import Cell, Document, Section, Table, print_document, rend
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANT, CASE, KERNEL = "fused", "decode", "gather_slots_kernel"
-SECONDS = 240  # that a profile may take
+SECONDS = 240  # timeout of a profile
 
-# The tables have 32 MiB, so that a copy of one takes longer than the host needs to start it.
+# With tables of 32 MiB, copying one takes longer than the host needs to start the copy.
 CONFIG = f"""\
 name: planted
 variants: [{VARIANT}]
@@ -56,12 +56,12 @@ def _sleep_5_us() -> None:
 """
 
 Edit = tuple[str, str, str]
-"""A file of `bt_kernels`, a text that it has once, and what takes its place."""
+"""A file of `bt_kernels`, a text that occurs in it once, and the replacement."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a profile named first, and whether that is the defect."""
+    """The first change of a profile, and whether that is the defect."""
 
     text: str
     right: bool
@@ -69,15 +69,15 @@ class Named:
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect, and how it is told that a profile has named it.
+    """A defect, and a test that a profile has named it.
 
     Args:
-        name: for the command line and for files.
+        name: name for the command line and for files.
         what: the defect in words.
-        tool: of `bt-bench profile`.
-        edits: what is changed in the kernels.
-        expected: what has to be named first, in words.
-        first_named: reads the changes in a profile's JSON.
+        tool: tool of `bt-bench profile`.
+        edits: edits of the kernels.
+        expected: the expected first change, in words.
+        first_named: function that reads the first changes from a profile's JSON.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a defect; `named` is `None` if it was skipped."""
+    """The outcome for a defect; `named` is `None` if it was skipped."""
 
     name: str
     what: str
@@ -101,14 +101,14 @@ class Found:
 
 
 class ProfileError(Exception):
-    """A profile could not be taken."""
+    """Raised when a profile cannot be taken."""
 
 
-# How a defect is told from the JSON
+# Tests of a profile's JSON for a defect
 
 
 def first_figure(*whats: str) -> Callable[[Any], list[Named]]:
-    """The figure of a kernel that stands first has to be one of some of the changed kernel."""
+    """Return a test that the first changed figure is one of `whats`, grew, and is the kernel's."""
 
     def read(changes: Any) -> list[Named]:
         if not changes:
@@ -121,16 +121,16 @@ def first_figure(*whats: str) -> Callable[[Any], list[Named]]:
 
 
 def new_copy(changes: Any) -> list[Named]:
-    """The row that stands first has to be a copy that was not there."""
+    """Test that the first changed row is a new copy on the device."""
     first = _first(changes, "rows")
-    # As CUPTI's copies are named, and as torch's profiler names them.
+    # CUPTI's rows begin with "copy ", those of torch's profiler with "Memcpy ".
     is_copy = first is not None and first["name"].startswith(("copy ", "Memcpy "))
     right = is_copy and (first["kind"], first["lane"]) == ("new", "device")
     return [Named(_of_row(first), right)]
 
 
 def sleeping_host(changes: Any) -> list[Named]:
-    """Both the host's code and the function that sleeps have to stand first."""
+    """Test that the first changed row is the host's code, and the first call the sleep."""
     first = _first(changes, "rows")
     longer = first is not None and first["what"] == "code" and first["kind"] in ("longer", "new")
     called = _first(changes, "host_calls")
@@ -144,7 +144,7 @@ def sleeping_host(changes: Any) -> list[Named]:
 
 
 def _first(changes: Any, what: str) -> Any:
-    """The first change of the variant; `None` without any, and if it was not compared."""
+    """Return the variant's first change; `None` if there is none or it was not compared."""
     found = changes.get(VARIANT, {}).get(what)
     return found[0] if found else None
 
@@ -200,7 +200,7 @@ DEFECTS = (
 
 
 def main() -> int:
-    """Plants the defects one after the other."""
+    """Plant the defects one after the other; return 1 if one is not named."""
     args = _parse()
     try:
         args.out.mkdir(parents=True)
@@ -226,13 +226,13 @@ def _parse() -> argparse.Namespace:
 
 
 def find(defects: Sequence[Defect], kernels: Kernels, out: Path, gpu: bool) -> Iterator[Found]:
-    """What profiles name first of each defect.
+    """Plant and profile each defect; yield the outcomes.
 
     Args:
-        defects: what to plant.
-        kernels: where to plant it.
+        defects: the defects to plant.
+        kernels: the copy of the kernels to edit.
         out: an existing folder for the profiles.
-        gpu: whether there is one.
+        gpu: whether the machine has a GPU.
     """
     for defect in defects:
         of_defect = (defect.name, defect.what, defect.tool, defect.expected)
@@ -252,7 +252,7 @@ def find(defects: Sequence[Defect], kernels: Kernels, out: Path, gpu: bool) -> I
 
 
 def changes_by(defect: Defect, kernels: Kernels, out: Path) -> Any:
-    """What a profile says that a defect changes, as JSON; profiles what is shipped first.
+    """Return the changes of a profile with a defect, as JSON; first profile the shipped kernels.
 
     Raises:
         ProfileError: if a profile cannot be taken.
@@ -271,7 +271,7 @@ class Kernels:
     """A copy of this checkout's kernels, with at most one defect.
 
     Args:
-        folder: an empty one.
+        folder: an empty folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -279,7 +279,7 @@ class Kernels:
         (folder / "planted.yaml").write_text(CONFIG, encoding="utf-8")
 
     def plant(self, edits: Sequence[Edit]) -> None:
-        """Copies the kernels anew and changes them; an edit of nothing appends to the file."""
+        """Copy the kernels anew and apply edits; an edit with an empty text appends to the file."""
         copy = self.folder / "kernels"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(ROOT / "kernels", copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -294,10 +294,10 @@ class Kernels:
 
 
 def profile(kernels: Kernels, tool: str, out: Path, *options: str) -> Any:
-    """Takes a profile; returns the JSON document that it prints.
+    """Take a profile; return the JSON document that it prints.
 
     Raises:
-        ProfileError: if the command fails, with the end of what it said, or takes too long.
+        ProfileError: if the command takes too long, or fails (with the end of its output).
     """
     config = kernels.folder / "planted.yaml"
     of_tool = {
@@ -321,16 +321,16 @@ def profile(kernels: Kernels, tool: str, out: Path, *options: str) -> Any:
     except subprocess.TimeoutExpired:
         raise ProfileError(f"{out.name}: no profile after {SECONDS} s") from None
     if done.returncode != 0:
-        # Why a variant failed is in the document on stdout.
+        # The document on stdout has the reason why a variant failed.
         ends = "\n".join(text.strip()[-2000:] for text in (done.stderr, done.stdout))
         raise ProfileError(f"{out.name}: bt-bench profile ended with {done.returncode}\n{ends}")
     return json.loads(done.stdout)
 
 
 def environment(*folders: Path) -> dict[str, str]:
-    """The environment of a command that imports from some folders first.
+    """Return the environment of a command that imports from `folders` first.
 
-    Defaults of commands are meant, whatever the caller has set; and kernels are compiled.
+    It drops the caller's `BT_BENCH_` options, and has kernels compiled rather than interpreted.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("BT_BENCH_")}
     kept.pop("TRITON_INTERPRET", None)
@@ -339,14 +339,14 @@ def environment(*folders: Path) -> dict[str, str]:
 
 
 def has_gpu() -> bool:
-    """Whether torch finds a GPU; asked in a process of its own, which holds none afterwards."""
+    """Return whether torch finds a GPU; only a subprocess creates a CUDA context."""
     code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     done = subprocess.run([sys.executable, "-c", code], check=False, env=environment())
     return done.returncode == 0
 
 
 def document(found: Sequence[Found]) -> Document:
-    """What was planted and what was named."""
+    """Return the page with the planted defects and the changes named first."""
     rows = tuple(
         (
             Cell(each.name),
@@ -372,7 +372,7 @@ def document(found: Sequence[Found]) -> Document:
 
 
 def say(text: str) -> None:
-    """Tells of progress."""
+    """Print progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,14 +1,13 @@
-"""Writes the figures of docs/ from the result folders that they are of.
+"""Write the tables of figures in docs/ from their result folders.
 
-    python studies/readme.py            # writes the tables, and says what has changed since
-    python studies/readme.py --check    # writes nothing; ends with 1 if a table is another one
-    python studies/readme.py --fresh    # as --check, and also if variants have changed since
+    python studies/readme.py            # writes the tables, and lists variants changed since
+    python studies/readme.py --check    # writes nothing; exits with 1 if a table differs
+    python studies/readme.py --fresh    # as --check, and exits with 1 if variants have changed
 
-`worst/` keeps no runs: its `worst.json` says what they were of.
+`worst/` keeps no runs: its `worst.json` has their provenance.
 
-A table lies between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and ends with the
-commit and machine that it is of. Variants have changed if a file of their package has, or their
-own.
+A table lies between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and ends with its
+commit and machine. A variant has changed if its own file has, or any file of its package.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ REPORTS = ROOT / "reports"
 PAGES = (ROOT / "docs" / "how-fast.md", ROOT / "docs" / "one-launch.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 
-# A page has a footnote to some figures, each with a number; a table here has one for all of them.
+# A page numbers the footnotes of its figures; a table in docs/ merges them into one.
 _NUMBERS = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]+$")
 _FOOTNOTE = re.compile(r"- (?P<number>[¹²³⁴⁵⁶⁷⁸⁹⁰]+) (?P<text>.*)")
 _IS_IN_DOUBT = "methods disagree"
@@ -47,15 +46,15 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class Figures:
-    """A table of a page.
+    """The source of a table in docs/.
 
     Args:
-        folder: with the runs that it is of, below `reports/`.
-        page: the file in the folder that has the figures.
-        section: of the page that has them; empty: all of it.
-        rows_of: its rows, from those of the page's tables.
+        folder: folder of its runs, below `reports/`.
+        page: file in the folder that has the figures.
+        section: heading in the page after which they stand; empty: the whole page.
+        rows_of: function from the rows of the page's tables to the table's rows.
         head: titles of its columns.
-        again: the command that measures it.
+        again: command that repeats the measurement.
     """
 
     folder: str
@@ -67,7 +66,7 @@ class Figures:
 
 
 def _worst(rows: Rows) -> Rows:
-    """Of each line of the table of aims: the best, the median, and the worst with its case."""
+    """Return best, median, and worst with its case, for each line of the table of aims."""
     (head,) = [row for row in rows if row[1:3] == ["worst case", "worst"]]
     found = [row for row in rows[rows.index(head) + 1 :] if len(row) == len(head)]
     wanted = [head.index(name) for name in ("best", "median", "worst", "worst case", "cases")]
@@ -85,7 +84,7 @@ def _events(rows: Rows) -> Rows:
 
 
 def _regimes(rows: Rows) -> Rows:
-    """What a step takes where, before and after, by case."""
+    """Return the times of a step by case and regime, as `baseline → fused`."""
     (head,) = [row for row in rows if row[:3] == ["Config", "Variant", "Step"]]
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows[rows.index(head) + 1 :]:
@@ -147,7 +146,7 @@ TABLES: Mapping[str, Figures] = {
 
 
 def main() -> int:
-    """Writes or checks the pages."""
+    """Write or check the pages."""
     args = _parse()
     checks = args.check or args.fresh
     differs, changed = False, False
@@ -175,10 +174,10 @@ def main() -> int:
 
 
 def written(text: str, reports: Path) -> str:
-    """A page with the tables that the folders give.
+    """Return a page with its tables rewritten from the result folders.
 
     Raises:
-        UsageError: for a table that nobody knows, and a page without its figures.
+        UsageError: for an unknown table, a folder without its figures, or an unexpected footnote.
     """
 
     def table(match: re.Match[str]) -> str:
@@ -209,7 +208,7 @@ def written(text: str, reports: Path) -> str:
 
 
 def changed_since(text: str, reports: Path) -> Iterator[str]:
-    """Says of each folder which of its variants are not what was measured."""
+    """Yield a line for each folder whose variants have changed since their measurement."""
     shown = dict.fromkeys(_figures(match["name"]) for match in _BLOCK.finditer(text))
     folders = {figures.folder: figures.again for figures in shown}
     for folder, again in folders.items():
@@ -223,7 +222,7 @@ def changed_since(text: str, reports: Path) -> Iterator[str]:
 
 
 def measured_in(folder: Path) -> Measured:
-    """What the figures of a folder are of, by the runs in it and right below it."""
+    """Return the provenance of a folder's figures, from its `worst.json` or its runs."""
     stored = folder / "worst.json"
     if stored.is_file():
         return Measured(**json.loads(stored.read_text(encoding="utf-8"))["measured"])
@@ -235,13 +234,13 @@ def measured_in(folder: Path) -> Measured:
 
 
 def tables_in(text: str) -> Rows:
-    """Cells of all table rows of a Markdown text, but for the lines below titles.
+    """Return the cells of all table rows of a Markdown text, without the rules below titles.
 
-    Those with a footnote that two methods disagree end with `IN_DOUBT`, others with a footnote as
-    they are.
+    In a cell whose footnote reports that two methods disagree, `IN_DOUBT` replaces the number.
+    Other footnote numbers are kept.
     """
     found: Rows = []
-    table: Rows = []  # the last one
+    table: Rows = []  # the latest table, which footnotes refer to
     was_row = False
     for line in text.splitlines():
         if is_row := line.startswith("|"):

@@ -1,12 +1,12 @@
-"""Runs NVIDIA's compute-sanitizer over the kernels; needs a GPU and `compute-sanitizer`.
+"""Run NVIDIA's compute-sanitizer over the kernels; needs a GPU and `compute-sanitizer`.
 
     python studies/sanitize.py --out reports/sanitize
 
-Two tools, memcheck (accesses outside of any allocation) and initcheck (reads of memory that
-nothing has written), each over the tests that are marked `sanitize`, which must be clean, and over
-a planted error (`studies/planted.py`), which must be found. The tests are dealt out to several
-processes, and all run side by side: most of their time is Python's and the tool's. Writes what the
-tools said to `--out`, and ends with 1 if one of them ended as it must not.
+Runs two tools: memcheck (accesses outside any allocation) and initcheck (reads of memory that
+nothing has written). The tests marked `sanitize` must be clean under both, and the planted errors
+(`studies/planted.py`) must be found. The tests are split over several processes, and all run at
+once, since Python and the tool take most of the time. Writes the tools' output to `--out`. Exits
+with 1 if a run ends with an unexpected exit code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOUND = 9  # exit code of the sanitizer when it has found an error
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 MARKED = ["-m", "sanitize", "tests/kernels"]
-PARTS = 6  # processes, for each tool, that the marked tests are dealt out to
-# Without it, tables lie in torch's large blocks, and what is read past one is still allocated.
+PARTS = 6  # processes for each tool, which share the marked tests
+# With caching, tables lie in torch's large blocks, and a read past a table stays inside its block.
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 SETTINGS = {"memcheck": UNCACHED, "initcheck": {}}
 LONGEST_S = 400.0
@@ -35,7 +35,7 @@ KEPT_LINES = 12
 
 
 def main() -> int:
-    """Runs them all, and writes a summary."""
+    """Run all tools and tests, and write a summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for what the tools say")
     args = parser.parse_args()
@@ -76,7 +76,7 @@ def main() -> int:
             line = f"{tool}, {what}: exit code {code}, {verdict} ({seconds:.0f} s)"
             print(line, flush=True)
             found[number] = [line, *(f"    {text}" for text in _shortened(said)), ""]
-            # With what is not there yet, should this be stopped.
+            # The summary lists unfinished runs, in case this script is interrupted.
             missing = [
                 f"{runs[n][0]}, {runs[n][2]}: not ended" for n in ended.values() if n not in found
             ]
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _marked() -> list[str]:
-    """The tests that are marked, by their names."""
+    """Return the names of the tests marked `sanitize`."""
     listed = subprocess.run(
         [sys.executable, *PYTEST, "--collect-only", *MARKED],
         cwd=ROOT,
@@ -104,7 +104,7 @@ def _marked() -> list[str]:
 def _timed(
     sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path
 ) -> tuple[int, str, float]:
-    """Exit code of one command, what it said, and how many seconds it took."""
+    """Run one command; return its exit code, its output, and the seconds it took."""
     began = time.monotonic()
     code = _run(sanitizer, settings, command, log)
     said = log.read_text(encoding="utf-8", errors="replace")
@@ -112,7 +112,7 @@ def _timed(
 
 
 def _run(sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path) -> int:
-    """Runs one command of this interpreter under the sanitizer; 124: it took too long."""
+    """Run a Python command under the sanitizer; return its exit code, 124 after a timeout."""
     environment = os.environ | settings | {"BT_BENCH_TEST_GPU": "1", "PYTHONUNBUFFERED": "1"}
     environment.pop("TRITON_INTERPRET", None)
     with log.open("wb") as file:
@@ -132,7 +132,7 @@ def _run(sanitizer: list[str], settings: dict[str, str], command: list[str], log
 
 
 def _shortened(said: str) -> list[str]:
-    """What a tool said, without host backtraces and this machine's paths; the middle left out."""
+    """Shorten a tool's output: drop host backtraces, this machine's paths and the middle."""
     said = said.replace(str(ROOT), ".").replace(str(Path.home()), "~")
     said = re.sub(r'File "[^"]*site-packages/', 'File "', said)
     lines = [line for line in said.splitlines() if "Host Frame" not in line]

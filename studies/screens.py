@@ -1,14 +1,14 @@
-"""Draws the screens that the documentation shows, as SVG, into `docs/pictures/`.
+"""Draw the screens of the documentation, as SVG, into `docs/pictures/`.
 
     python studies/screens.py            # all; this runs the config of `make sweep`
     python studies/screens.py --origin   # only those of a committed run, the same every time
 
-Each is drawn at 80 columns, and at 120 into a file whose name ends so:
+Each is drawn at 80 columns, and at 120 columns with `-120` appended to its name:
 
-- `show-origin.svg`: what `bt-bench show` prints of a step in `reports/h100/origin`.
-- `compare-origin.svg`: what `bt-bench compare` prints of that run.
-- `sweep-quick.svg`: what `make sweep` ends with on a machine without a GPU. Its times are of the
-  machine that draws it.
+- `show-origin.svg`: the output of `bt-bench show` for a step in `reports/h100/origin`.
+- `compare-origin.svg`: the output of `bt-bench compare` for that run.
+- `sweep-quick.svg`: the final output of `make sweep` on a machine without a GPU. Its times depend
+  on the machine that draws it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ OF_ORIGIN = {
 }
 """Pictures of a committed run, with the commands that print them."""
 WIDTHS = {80: "", 120: "-120"}
-"""Columns, with what they add to the name of a picture."""
+"""Numbers of columns, with the suffix of a picture's name."""
 AFTER_MAKE = ".venv/bin/bt-bench"
-"""What `make sweep` installs, and therefore names."""
+"""The command that `make sweep` installs, and therefore prints."""
 
 _THEME = TerminalTheme(
     (246, 248, 250),
@@ -58,9 +58,9 @@ _THEME = TerminalTheme(
         (110, 119, 129),
     ],
 )
-"""Dark on light, with colours that can be told from each other on white."""
+"""Dark on light, with colours that are easy to distinguish on white."""
 
-# As rich's own, but without fonts from the network, which no page that shows the file would load.
+# As rich's own, but without fonts from the network, which pages that embed the file do not load.
 _SVG = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
     <style>
@@ -91,7 +91,7 @@ _SVG = """\
 
 
 def main() -> int:
-    """Writes the pictures."""
+    """Write the pictures."""
     args = _parse()
     for columns, suffix in WIDTHS.items():
         for name in OF_ORIGIN:
@@ -102,21 +102,21 @@ def main() -> int:
 
 
 def origin_screen(name: str, columns: int) -> str:
-    """Draws the picture of a committed run, which is the same wherever it is drawn."""
+    """Draw the picture of a committed run, which is the same on every machine."""
     typed = " ".join(("bt-bench", *OF_ORIGIN[name]))
     console = _recording(typed, columns)
     console.print(Text.from_ansi(printed(OF_ORIGIN[name], columns)), soft_wrap=True)
     return _svg(console)
 
 
-# As where it is installed and on the path, whatever draws it.
+# Hints name plain `bt-bench`, as if it were installed on the path.
 _INSTALLED = (
     "from bt_bench.cli import main, next_steps; next_steps.program = lambda: 'bt-bench'; main()"
 )
 
 
 def printed(arguments: tuple[str, ...], columns: int) -> str:
-    """Runs bt-bench as in a terminal of so many columns; returns what it prints, with colours."""
+    """Run bt-bench as in a terminal of `columns` columns; return its output, with colours."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     environment |= {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
     return subprocess.run(
@@ -130,7 +130,7 @@ def printed(arguments: tuple[str, ...], columns: int) -> str:
 
 
 def _write_quick_screens() -> None:
-    """Runs a sweep once, and draws what it ends with."""
+    """Run a sweep once, and draw its final output at each width."""
     with tempfile.TemporaryDirectory() as folder:
         config = ROOT / "configs" / "quick.yaml"
         command = [sys.executable, "-m", "bt_bench", "sweep", str(config), "--device", "cpu"]
@@ -148,7 +148,7 @@ def _write_quick_screens() -> None:
 
 
 def _recording(typed: str, columns: int) -> Console:
-    """A console that records, with a command on its first line."""
+    """Return a recording console, with a command on its first line."""
     console = Console(
         file=io.StringIO(),
         record=True,

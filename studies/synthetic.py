@@ -1,9 +1,9 @@
-"""Made-up machines: rounds with noise of known kinds, to see how often a gate errs.
+"""Synthetic machines: rounds with known kinds of noise, to measure a gate's error rates.
 
-The arms of a round share a process, or each has one of its own. Processes differ by `PROCESS`, far
-more than arms that share one. Every kind has white noise in each sample; what else it has is said
-in `Noise`, with the sizes in `Sizes`. They are large on purpose: of the order of a shared machine,
-not of a quiet one.
+The arms of a round share a process, or each has its own. Processes differ by `PROCESS`, far more
+than arms that share one. Every kind has white noise in each sample; `Noise` lists the additional
+noise, and `Sizes` its size. The sizes are large on purpose: typical of a shared machine, not of a
+quiet one.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from bt_bench.suites.block_tables import operations as ops
 
 SAMPLES = 16  # per arm of a round and subject
 
-PROCESS = 0.25  # of a process as a whole, and half as much of each subject in it
+PROCESS = 0.25  # spread of whole processes; each subject in one varies by half as much
 DRIFT_KEPT = 0.8  # correlation of the drift in neighbouring arms
-MODE_SHARE = 0.3  # of arms with an unlucky layout
-SPIKE_SIZE, STALL_SIZE = 0.3, 0.2  # of what is far slower, mean, relative
+MODE_SHARE = 0.3  # share of arms with an unlucky layout
+SPIKE_SIZE, STALL_SIZE = 0.3, 0.2  # mean relative slowdowns
 BASE_US = (3.0, 300.0)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large noises are, relative to a time.
+    """The sizes of noises, relative to a time.
 
     Args:
-        sample: of one sample: the quietest and the loudest subject.
-        drift: of a slow drift that all share, and of one that each subject has for itself.
-        arm: of an arm as a whole, and of each subject in it.
-        mode: what an unlucky layout costs.
-        spikes: share of the arms of a subject that are far slower.
-        stalls: share of whole arms that are.
+        sample: noise of a sample, for the quietest and for the loudest subject.
+        drift: size of a slow drift that all subjects share, and of each subject's own drift.
+        arm: noise of an arm as a whole, and of each subject in it.
+        mode: cost of an unlucky layout.
+        spikes: share of a subject's arms that are far slower.
+        stalls: share of whole arms that are far slower.
     """
 
     sample: tuple[float, float]
@@ -50,14 +50,14 @@ class Sizes:
 OF_PAIRED = Sizes(
     sample=(0.018, 0.034), drift=0.005, arm=0.003, mode=0.005, spikes=0.01, stalls=0.005
 )
-"""Of arms that share a process: their white noise makes ratios vary by 0.7 to 1.3 % by round."""
+"""Sizes for arms that share a process; white noise makes ratios vary by 0.7 to 1.3 % by round."""
 
 OF_APART = Sizes(sample=(0.004, 0.04), drift=0.02, arm=0.01, mode=0.02, spikes=0.03, stalls=0.01)
-"""Of arms in processes of their own, beside `PROCESS`."""
+"""Sizes for arms in separate processes, beside `PROCESS`."""
 
 
 class Noise(StrEnum):
-    """What the noise of a made-up machine consists of, beside white noise."""
+    """The noise of a synthetic machine, beside white noise."""
 
     WHITE = "white"  # nothing
     AUTOCORRELATED = "autocorrelated"  # a drift through the arms
@@ -66,9 +66,9 @@ class Noise(StrEnum):
 
 
 def value_of(samples: FloatArray) -> FloatArray:
-    """What a gate makes of the samples [..., samples] of an arm.
+    """Return a gate's value of the samples [..., samples] of an arm.
 
-    It is the mean of the faster three quarters, as disturbances only ever add time.
+    This is the mean of the faster three quarters, since disturbances only ever add time.
     """
     kept = samples.shape[-1] * 3 // 4 or 1
     value: FloatArray = np.sort(samples, axis=-1)[..., :kept].mean(axis=-1)
@@ -77,11 +77,11 @@ def value_of(samples: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class SyntheticPopulation:
-    """A made-up machine with cases of many lengths and noises, half of them device times.
+    """A synthetic machine with cases of many lengths and noises, half of them device times.
 
     Args:
-        noise: its kind.
-        cases: how many.
+        noise: kind of noise.
+        cases: number of cases.
         shares: whether the arms of a round share a process.
     """
 
@@ -91,12 +91,12 @@ class SyntheticPopulation:
 
     @property
     def apart(self) -> dict[str, str]:
-        """Variants that are measured apart, with the reason."""
+        """The variants that are measured apart, with the reason."""
         return {} if self.shares else {"fused": "it is made up so"}
 
     @property
     def sizes(self) -> Sizes:
-        """Of its noises."""
+        """The sizes of its noises."""
         return OF_PAIRED if self.shares else OF_APART
 
     @property
@@ -109,11 +109,11 @@ class SyntheticPopulation:
         )
 
     def draw(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """Values [rounds, arms, subjects] of one gate, in microseconds."""
+        """Draw the values [rounds, arms, subjects] of one gate, in microseconds."""
         return value_of(self.draw_samples(generator, rounds))
 
     def draw_samples(self, generator: np.random.Generator, rounds: int) -> FloatArray:
-        """The same before they are one value an arm: [rounds, arms, subjects, samples]."""
+        """Draw the samples [rounds, arms, subjects, samples] of one gate, in microseconds."""
         shape = (rounds, len(ARMS), self.cases)
         # Loud and quiet, long and short in all combinations, the same in every gate.
         places = np.linspace(0, 1, self.cases)
@@ -127,7 +127,7 @@ class SyntheticPopulation:
             logs += self._of_processes(generator, shape)[..., None]
         values = base[:, None] * np.exp(logs)
         device = np.arange(self.cases) % 2 == 1
-        # Launches are not in step with the clock: where in a tick one begins is random.
+        # Launches are not in step with the clock: each begins at a random point of a tick.
         start = generator.random(values[:, :, device].shape)
         ticks = np.floor(values[:, :, device] / DEVICE_TICK_US + start)
         values[:, :, device] = ticks * DEVICE_TICK_US
@@ -136,13 +136,13 @@ class SyntheticPopulation:
     def _of_processes(
         self, generator: np.random.Generator, shape: tuple[int, int, int]
     ) -> FloatArray:
-        """What the arms of a round have in common, on the log scale: [rounds, 1, subjects]."""
+        """Draw the noise shared by the arms of a round, on the log scale: [rounds, 1, subjects]."""
         rounds, _, cases = shape
         whole: FloatArray = generator.normal(size=(rounds, 1, 1)) * PROCESS
         return whole + generator.normal(size=(rounds, 1, cases)) * PROCESS / 2
 
     def _of_arms(self, generator: np.random.Generator, shape: tuple[int, int, int]) -> FloatArray:
-        """What all samples of an arm of a round have in common, on the log scale: [*shape]."""
+        """Draw the noise that all samples of an arm share, on the log scale: [*shape]."""
         sizes = self.sizes
         if self.noise is Noise.AUTOCORRELATED:
             return _drift(generator, shape, sizes.drift)
@@ -163,7 +163,7 @@ class SyntheticPopulation:
 
 
 def _drift(generator: np.random.Generator, shape: tuple[int, int, int], size: float) -> FloatArray:
-    """An autoregressive drift through the arms of all rounds in the order that they ran in."""
+    """Draw an autoregressive drift through the arms of all rounds, in a random order of arms."""
     rounds, arms, cases = shape
     # One column more: the drift that all subjects share.
     steps = generator.normal(size=(rounds * arms, cases + 1)) * size

@@ -1,10 +1,10 @@
-"""Finds the scenario that finds each unseen wrong variant; writes `SET/found.json`.
+"""Find a scenario that exposes each unseen wrong variant; write `SET/found.json`.
 
     python studies/unseen.py SET [NAME...] [--deep] [--workers N]
 
-First it tries what has found each before. If that finds it no more, it checks the variant as
-`bt-bench check` does by default, or as `--deep` does: its workloads, and then a fixed number of
-scenarios. Names of right variants of the set may be given, too.
+For each variant, it first tries the scenario or workload that exposed it before. If that passes
+now, it checks the variant as `bt-bench check` does, by default or with `--deep`: its workloads, and
+then a fixed number of scenarios. NAME may also be a right variant of the set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from support.planted import plant  # noqa: E402
 
 
 def main() -> None:
-    """Find them, several at a time."""
+    """Find the wrong variants, several at a time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("set", choices=sorted(path.parent.name for path in UNSEEN.glob("*/wrong")))
     parser.add_argument("names", nargs="*")
@@ -43,7 +43,7 @@ def main() -> None:
             pool.submit(find, folder, name, known.get(name, {}).get(way), deep=options.deep): name
             for name in names
         }
-        for done in as_completed(looking):  # so that what is known is kept if time is up
+        for done in as_completed(looking):  # each result is stored at once, in case time runs out
             name, (scenario, line) = looking[done], done.result()
             print(f"{name}: {line}", flush=True)
             if (folder / "right" / f"{name}.py").is_file():
@@ -57,22 +57,23 @@ def main() -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The wrong variants of a set: files, and patches of the shipped kernels."""
+    """Return the wrong variants of a set: files, and patches of the shipped kernels."""
     paths = [*folder.glob("wrong/*.py"), *folder.glob("planted/*.patch")]
     return sorted(path.stem for path in paths)
 
 
 def find(folder: Path, name: str, known: str | None, *, deep: bool) -> tuple[str | None, str]:
-    """Return what finds it: a scenario, all up to one if it takes these, or `workload`.
+    """Check a variant, first with the scenario or workload that exposed it before.
 
     Args:
-        folder: of the set.
-        name: of the variant.
-        known: what found it before, if anything did.
+        folder: folder of the set.
+        name: name of the variant.
+        known: the first item that an earlier call returned.
         deep: whether to check as `--deep` does.
 
     Returns:
-        What finds it, and in which words.
+        The scenario that exposes the variant, as numbers for `--scenario` (several if earlier
+        scenarios are needed), `workload`, or `None`; and a line to print.
     """
     options = ["--deep", "--seed", "0"] * deep
     if known is not None:
@@ -83,12 +84,12 @@ def find(folder: Path, name: str, known: str | None, *, deep: bool) -> tuple[str
 
 
 def replaying(known: str) -> tuple[str, str]:
-    """Return the options that play only what found a variant."""
+    """Return the options that replay only the scenario or workload that exposed a variant."""
     return ("--explore", "0") if known == "workload" else ("--scenario", known)
 
 
 def find_by(folder: Path, name: str, options: list[str]) -> tuple[str | None, str]:
-    """Return what `bt-bench check` finds with these options, and in which words."""
+    """Check a variant by `bt-bench check` with these options; return as `find` does."""
     with tempfile.TemporaryDirectory() as made:
         done = check(folder, name, Path(made), "--json", *options)
     if not done.stdout:
@@ -106,7 +107,7 @@ def find_by(folder: Path, name: str, options: list[str]) -> tuple[str | None, st
     return found["numbers"], f"{found['title']}: {found['reason']['message']}"
 
 
-# What is found is not made smaller: that may take 20 s, and only whether it is found counts.
+# Failures are not shrunk: that may take 20 s, and only their existence matters here.
 COMMAND = (
     "from bt_bench.runs import explore; explore.SHRINK_SECONDS = 0.0; "
     "from bt_bench.cli import main; main()"
@@ -114,14 +115,13 @@ COMMAND = (
 
 
 def check(folder: Path, name: str, made: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Check a variant of a set by the command.
+    """Run `bt-bench check` on a variant of a set.
 
     Args:
-        folder: of the set.
-        name: of the variant.
-        made: an empty folder, for the copy of the kernels that a patch makes, and for what is
-            found.
-        options: of `bt-bench check`.
+        folder: folder of the set.
+        name: name of the variant.
+        made: an empty folder, for a patched copy of the kernels, and for the command's files.
+        options: options of `bt-bench check`.
     """
     patch = folder / "planted" / f"{name}.patch"
     if patch.is_file():

@@ -1,16 +1,16 @@
-"""Looks for the steps in which a variant is worst, beside vLLM and the other shipped variants.
+"""Search for a variant's worst steps, compared with vLLM and the other shipped variants.
 
     python studies/worst.py --vllm-source DIR --out worst
     python studies/worst.py --vllm-source DIR --out worst --shard 1/4 --seconds 500
     python studies/worst.py --out worst --render
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). Sweeps the stock config `shapes`, and all
-other stock configs but `quick`, with few rounds a case: some 440 cases, for which it says on stderr
-how long it expects to take. Needs a GPU. A shard has a part of the cases; what all shards have left
-in `--runs` is read together.
-Stopped at any moment, `--resume` goes on. Writes `worst.json` with the figures of all cases,
-`worst.md` with the aims and the worst cases, and `worst.svg` with a picture; `--render` writes them
-anew, from what is there. Ends with 1 if an aim is missed or not known, or anything went wrong.
+other stock configs but `quick`, with few rounds a case: some 440 cases. The expected duration is
+printed to stderr. Needs a GPU. A shard has a part of the cases; the page covers the runs of all
+shards in `--runs`. After an interruption at any moment, `--resume` continues. Writes `worst.json`
+with the figures of all cases, `worst.md` with the aims and the worst cases, and `worst.svg` with a
+picture; `--render` rewrites them from existing runs. Exits with 1 if an aim is missed or unknown,
+or anything goes wrong.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from bt_bench.report import print_document, render_document
 
 HERE = Path(__file__).resolve().parent
 COPY = "copy.json"
-DIGITS = 5  # of each figure that is stored
+DIGITS = 5  # significant digits of stored figures
 
 
 def main() -> int:
-    """Measures what is asked for, and writes the page."""
+    """Measure unless `--render` is given, and write the page."""
     args = _parse()
     runs = args.runs or args.out / "runs"
     try:
@@ -60,10 +60,10 @@ def main() -> int:
 
 
 def measure(args: argparse.Namespace, runs: Path) -> list[str]:
-    """Runs the sweeps of a shard, and times plain copies once; returns what went wrong.
+    """Run the sweeps of a shard, and time plain copies once; return the problems.
 
     Raises:
-        UsageError: for what cannot be run.
+        UsageError: for sweeps that cannot be run.
     """
     configs = args.config or CONFIGS
     pieces = pieces_of(configs, args.select, args.variant, args.shard, quick=args.quick)
@@ -86,7 +86,7 @@ def measure(args: argparse.Namespace, runs: Path) -> list[str]:
 
 
 def write(found: Worst, out: Path) -> None:
-    """Writes figures, page and picture, and prints the page."""
+    """Write figures, page and picture, and print the page."""
     out.mkdir(parents=True, exist_ok=True)
     page = document(found)
     (out / "worst.json").write_text(stored(found), encoding="utf-8")
@@ -96,7 +96,7 @@ def write(found: Worst, out: Path) -> None:
 
 
 def stored(found: Worst) -> str:
-    """All figures as JSON, with a line for each case."""
+    """Return all figures as JSON, with a line for each case."""
     fields = asdict(found)
     cases = fields.pop("cases")
     head = json.dumps(_short(fields), indent=1).removesuffix("\n}")
@@ -105,7 +105,7 @@ def stored(found: Worst) -> str:
 
 
 def _short(value: Any) -> Any:
-    """The same with few digits, and without what is not known."""
+    """Round all figures to `DIGITS` digits, and drop unknown values from mappings."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):

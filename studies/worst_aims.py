@@ -1,4 +1,4 @@
-"""What `worst.py` says of all cases together: the table of aims, and whether they are reached."""
+"""The results of `worst.py` over all cases: the table of aims, and whether they are reached."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from worst_runs import Left
 from bt_bench.analysis import PlainCopy, median
 from bt_bench.results import Status
 
-SHORT_US = (0, 12, 14, 18)  # host + stage, by which delays are told
-SHOWN = 5  # names of cases in a line about many
+SHORT_US = (0, 12, 14, 18)  # bounds of host + stage, for the rates of delays
+SHOWN = 5  # case names listed in a line
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,16 @@ class Row:
     """A line of the table of aims.
 
     Args:
-        title: what is to be reached.
-        values: of each case that it is about.
-        lower_is_better: of the values.
-        worst_aim: that the worst has to reach; `None`: no case may be resolved as slower.
-        median_aim: that the median has to reach; `None`: there is none.
-        missing: cases of which it is not known.
-        unknown: those of them that should be known: not what the opponent does not support.
-        slower: cases that are resolved as slower, where that is what counts.
-        optional: there need not be a case that it is about.
+        title: name of the quantity.
+        values: value of each case to which the aim applies.
+        lower_is_better: whether lower values are better.
+        worst_aim: aim of the worst case; `None`: no case may be resolved as slower.
+        median_aim: aim of the median; `None`: there is none.
+        missing: number of cases without a value.
+        unknown: cases that lack a value they should have; the opponent's unsupported cases may
+            lack one.
+        slower: cases resolved as slower, where these decide.
+        optional: whether the aim is met when it applies to no case.
     """
 
     title: str
@@ -58,11 +59,11 @@ class Row:
 
     @property
     def median(self) -> float | None:
-        """Over all cases."""
+        """The median over all cases; `None` without any."""
         return median(list(self.values.values())) if self.values else None
 
     def worst_met(self) -> bool | None:
-        """Whether the worst case reaches its aim; `None` without any case."""
+        """Return whether the worst case reaches its aim; `None` without any case."""
         if self.worst is None:
             return None
         if self.worst_aim is None:
@@ -70,7 +71,7 @@ class Row:
         return self._reaches(self.worst[1], self.worst_aim)
 
     def median_met(self) -> bool | None:
-        """Whether the median reaches its aim; `None` without a case, or an aim."""
+        """Return whether the median reaches its aim; `None` without a case, or an aim."""
         if self.median is None or self.median_aim is None:
             return None
         return self._reaches(self.median, self.median_aim)
@@ -79,7 +80,7 @@ class Row:
         return value <= aim if self.lower_is_better else value >= aim
 
     def met(self) -> bool:
-        """Whether all that is aimed at is known and reached."""
+        """Return whether all values are known and all aims reached."""
         if self.unknown:
             return False
         if not self.values and not self.missing:
@@ -89,16 +90,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Worst:
-    """All that is said.
+    """All results.
 
     Args:
-        variant: that is judged.
-        opponent: that it is judged against.
-        cases: by name.
+        variant: the judged variant.
+        opponent: the variant that it is compared with.
+        cases: figures by case name.
         rows: the table of aims.
-        measured: what the runs are of; `None` without any.
+        measured: provenance of the runs; `None` without any.
         facts: lines about runs and machine.
-        problems: what went wrong.
+        problems: lines about failures.
     """
 
     variant: str
@@ -110,7 +111,7 @@ class Worst:
     problems: Sequence[str] = ()
 
     def succeeded(self) -> bool:
-        """Whether every aim is reached and nothing went wrong; unknown is not reached."""
+        """Return whether every aim is reached and nothing went wrong; unknown is not reached."""
         reached = all(row.met() for row in self.rows)
         return bool(self.cases) and reached and not self.problems
 
@@ -123,15 +124,15 @@ def worst_of(
     problems: Sequence[str] = (),
     expected: Collection[str] = (),
 ) -> Worst:
-    """Computes everything.
+    """Compute all results.
 
     Args:
-        runs: what sweeps have left.
-        copy: how long plain copies take; `None` where it is not known.
-        variant: that is judged.
-        opponent: that it is judged against.
-        problems: what went wrong so far.
-        expected: cases that there have to be, as `CONFIG/CASE`.
+        runs: results of the sweeps.
+        copy: times of plain copies; `None` if unknown.
+        variant: the judged variant.
+        opponent: the variant that it is compared with.
+        problems: problems so far.
+        expected: cases that the runs must have, as `CONFIG/CASE`.
     """
     problems = [*problems, *_mixed(runs)]
     unsupported = {
@@ -167,7 +168,13 @@ def worst_of(
 def rows_of(
     cases: Sequence[CaseFigures], opponent: str, unsupported: Collection[str] = ()
 ) -> list[Row]:
-    """The table of aims, over all cases; those that the opponent does not support may lack it."""
+    """Return the table of aims over all cases.
+
+    Args:
+        cases: figures of the cases.
+        opponent: name of the opponent.
+        unsupported: cases that the opponent does not support; they may lack its ratios.
+    """
 
     def ratios(chosen: Callable[[CaseFigures], Ratio]) -> dict[str, float]:
         found = {each.name: chosen(each).value for each in cases}
@@ -234,7 +241,7 @@ def rows_of(
 
 
 def _mixed(runs: Sequence[Left]) -> list[str]:
-    """What differs between runs that are judged together."""
+    """Return the differences in machine, versions or commit between runs judged together."""
     known: dict[str, set[str]] = {}
     for left in runs:
         for result in left.results.values():
@@ -256,7 +263,7 @@ def _mixed(runs: Sequence[Left]) -> list[str]:
 
 
 def _problems_of(left: Left, variant: str, opponent: str) -> list[str]:
-    """Variants that are not there, cases that failed or are not what is built today."""
+    """Return missing variants, failed cases, and cases whose workload has changed since."""
     result = left.results.get(variant)
     if result is None:
         return [f"{left.name}: has no results of {variant}"]
@@ -280,10 +287,10 @@ def _problems_of(left: Left, variant: str, opponent: str) -> list[str]:
 
 
 def _tails_in_us(cases: Sequence[CaseFigures], variant: str, opponent: str) -> list[str]:
-    """How far 99th percentiles lie above medians in time, beside the ratios of the aims.
+    """Return how far 99th percentiles lie above medians in µs, to complement the aims' ratios.
 
-    A disturbance of the host takes as long whatever it disturbs, so that it is a greater share of a
-    shorter time.
+    The duration of a host disturbance does not depend on the step, which makes it a greater share
+    of a shorter time.
     """
     found: dict[str, list[float]] = {variant: [], opponent: []}
     for each in cases:
@@ -302,10 +309,10 @@ def _tails_in_us(cases: Sequence[CaseFigures], variant: str, opponent: str) -> l
 
 
 def _delays(cases: Sequence[CaseFigures], variant: str) -> Iterator[str]:
-    """How often steps are delayed, for the time that was measured.
+    """Yield the rates of delayed steps, per step and per measured millisecond.
 
-    What comes from outside, such as a timer of the system, comes as often per millisecond whatever
-    a step takes, and so in more of the longer steps.
+    Outside disturbances, such as a system timer, occur at a constant rate per millisecond, and so
+    hit more of the longer steps.
     """
     for low, high in pairwise(SHORT_US):
         tails = [

@@ -21,8 +21,8 @@ from bt_bench.results import (
 from bt_bench.suites.block_tables.vllm.source import is_opponent
 
 HOST_STAGE, DEVICE, TO_SYNC = "host + stage", "device", "stage to synchronize"
-# By Triton's call, whose rounds all arms take part in; steps that carry writes are launched their
-# own way.
+# Launched by Triton's call, since all arms take part in its rounds; steps that carry writes are
+# launched their own way.
 METRICS = {
     HOST_STAGE: metric_named("host_us+stage_us"),
     DEVICE: metric_named("gpu_us"),
@@ -32,12 +32,12 @@ METRICS = {
 OLD, NEW = "vllm_0.16.0", "vllm_0.33.0"
 TITLES = {OLD: "vLLM 0.16.0", NEW: "vLLM 0.33.0"}
 ONE_LAUNCH = "one_launch"
-EACH = "one_launch_each"  # one_launch, with a call per request to stage
+EACH = "one_launch_each"  # one_launch, with one staging call per request
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, the ends of its interval where it has one, and of how many samples it is."""
+    """A figure, the ends of its interval if it has one, and its number of samples."""
 
     value: float
     low: float | None
@@ -48,11 +48,11 @@ class Figure:
 def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -> list[Judgement]:
     """Judge others against a base as `bt-bench compare` does, in the metrics that were measured.
 
-    A case of which nothing can be judged has a judgement as a whole, as `WHOLE_CASE`.
+    If nothing in a case can be judged, the case has a single judgement, with metric `WHOLE_CASE`.
 
     Args:
-        base: what all others are compared with.
-        others: of the same run; without any there is no judgement.
+        base: the side that all others are compared with.
+        others: sides of the same run; without any there is no judgement.
         metrics: sums and series.
     """
     compared = [case for side in (base, *others) for case in side.result.cases]
@@ -68,7 +68,7 @@ def judge_sides(base: Side, others: Sequence[Side], metrics: Iterable[Metric]) -
 
 
 def factor_of(found: Judgement | None) -> Figure | None:
-    """Return how many times as long the base takes, with its interval; `None` if unknown."""
+    """Return the base's time over the other's, with its interval; `None` if unknown."""
     if found is None or found.evidence is None:
         return None
     if not (found.ratio and found.low and found.high):
@@ -77,7 +77,7 @@ def factor_of(found: Judgement | None) -> Figure | None:
 
 
 def role_of(result: VariantResult) -> str:
-    """The variant's name; of an opponent that with its release, however many sources there were."""
+    """Return the variant's name; an opponent's includes its release, even with a single source."""
     stated = re.fullmatch(r"BlockTables of vLLM (\S+) itself", result.variant.summary)
     if is_opponent(result.variant.name) and stated:
         return f"vllm_{stated[1]}"

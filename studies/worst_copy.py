@@ -2,10 +2,10 @@
 
     python studies/worst_copy.py --out copy.json
 
-A step that must read r bytes and write w is set against `destination.copy_(source)` of (r + w) / 2
-bytes, which reads and writes as many in all. Times are those of the copy's device operations by the
-profiler, as `gpu_us` is, on an idle device, and with all in the L2 cache that it can hold. It takes
-more samples than the calibration of a sweep does, of larger sizes too. Needs a GPU, and seconds.
+A step that must read r bytes and write w is compared with `destination.copy_(source)` of
+(r + w) / 2 bytes, which reads and writes as many in all. As with `gpu_us`, the profiler times the
+copy's device operations, on an idle device and with a hot L2 cache. This script takes more samples
+than a sweep's calibration, and of larger sizes. Needs a GPU, and takes seconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bt_bench.analysis import PlainCopy, median
 from bt_bench.base.errors import UsageError
 from bt_bench.results import PlainCopies
 
-# Read and written together: of a step with next to nothing, up to what no table here comes near.
+# Bytes read and written together: from an almost empty step to more than any table here needs.
 MOVED_BYTES = tuple(2**power for power in range(10, 30))
-TIMES = 30  # that each is copied, after some for nothing
+TIMES = 30  # timed copies of each size, after warm-up
 
 
 def read_copy(path: Path) -> PlainCopy:
-    """The copies of a file, as `measure` gives it.
+    """Read the copies that `measure` returned from a file.
 
     Raises:
-        UsageError: for a file that is not one.
+        UsageError: for a file that is missing or has other contents.
     """
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -45,14 +45,14 @@ def read_copy(path: Path) -> PlainCopy:
 
 
 def measure() -> dict[str, Any]:
-    """Times copies on the GPU; what `read_copy` reads.
+    """Time copies on the GPU; return a document for `read_copy`.
 
     Raises:
-        UsageError: where there is no GPU, or samples are missing.
+        UsageError: if there is no GPU, or samples are missing.
     """
     from bt_bench.worker.machine.device import choose_device
 
-    choose_device("cuda")  # before torch is imported, as it says
+    choose_device("cuda")  # has to run before torch is imported
 
     import torch
 
@@ -69,10 +69,10 @@ def measure() -> dict[str, Any]:
 
 
 def complete_points(copies: PlainCopies) -> list[tuple[int, float]]:
-    """Sizes and median times.
+    """Return sizes in bytes, with median times in µs.
 
     Raises:
-        UsageError: where samples are missing.
+        UsageError: if samples are missing.
     """
     taken = dict(zip(copies.moved_bytes, copies.samples, strict=True))
     lost = [size for size in MOVED_BYTES if len(taken.get(size, ())) < TIMES]
@@ -85,7 +85,7 @@ def complete_points(copies: PlainCopies) -> list[tuple[int, float]]:
 
 
 def main() -> int:
-    """Measures, and writes the file."""
+    """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     args = parser.parse_args()

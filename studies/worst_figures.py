@@ -1,8 +1,8 @@
 """The figures of `worst.py`: the ratios of each case.
 
-A ratio says how many times as long another variant takes as the one that is judged. It is that of
-`bt-bench compare` over rounds in which both took part, with the interval that its verdict rests on.
-What was not measured, or is not believed, has no ratio but a reason.
+A ratio is another variant's time over the judged variant's time. It comes from `bt-bench compare`
+over rounds that both took part in, with the interval behind the verdict. A quantity that was not
+measured, or is not credible, has a reason instead of a ratio.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from bt_bench.results import CompactCase, Status, Taken
 
 QUANTITIES = (HOST_STAGE, DEVICE, TO_SYNC)
 SHIPPED = ("baseline", "fused_apply", "fused_gather_slots", "fused")
-"""What the variant that is judged must not be slower than, besides vLLM."""
+"""Variants, besides vLLM, that the judged variant must not be slower than."""
 
 FEWEST_FOR_TAIL = 100
-"""Samples below which a 99th percentile is hardly one."""
+"""Fewest samples for a meaningful 99th percentile."""
 
 DELAY_US = 12.0
-"""Longer than what a step of some 10 µs varies by itself."""
+"""Longer than the inherent variation of a step of some 10 µs."""
 
 COPY_BOUND_SHARE = 1 / 3
-"""From this share of the opponent's device time on, a plain copy bounds what can be gained."""
+"""From this share of the opponent's device time on, a plain copy bounds the possible gain."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long another variant takes in one quantity.
+    """Another variant's time over the judged variant's, in one quantity.
 
     Args:
-        other: that variant.
-        value: the ratio; `None` where it is not known.
+        other: the other variant.
+        value: the ratio; `None` if unknown.
         low: lower end of its interval.
-        high: upper end.
-        rounds: observations that it rests on.
-        verdict: on the variant that is judged.
-        why: there is no ratio.
+        high: upper end of its interval.
+        rounds: number of observations.
+        verdict: verdict on the judged variant.
+        why: reason why there is no ratio.
     """
 
     other: str
@@ -63,14 +63,14 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Tail:
-    """99th percentile over median of host + stage, by the same rounds of both; see `tail_of`.
+    """99th percentile over median of host + stage, from the same rounds of both; see `tail_of`.
 
     Args:
-        ours: of the variant that is judged.
-        theirs: of the other.
-        samples: of each.
-        delayed: samples of ours that are `DELAY_US` or more above the median of their step.
-        measured_us: all samples of ours together.
+        ours: value of the judged variant.
+        theirs: value of the opponent.
+        samples: number of samples of each.
+        delayed: number of our samples that are `DELAY_US` or more above the median of their step.
+        measured_us: sum of our samples.
     """
 
     ours: float
@@ -81,26 +81,27 @@ class Tail:
 
     @property
     def ratio(self) -> float:
-        """How much more that of the judged variant is."""
+        """The judged variant's value over the opponent's."""
         return self.ours / self.theirs
 
 
 @dataclass(frozen=True)
 class CaseFigures:
-    """All that is known of a case.
+    """All figures of a case.
 
     Args:
         name: config and case.
-        sizes: of its workload.
-        us: by quantity and variant, the median.
+        sizes: sizes of its workload.
+        us: median by quantity and variant.
         against: by quantity, the ratio to the opponent.
-        beside: by quantity, that to the best other shipped variant.
-        slower_than: by quantity, shipped variants than which the judged one is resolved as slower.
-        copy_us: of a plain copy of its bytes, median over steps; `None` where it is not known.
-        copy_share: that as a share of the opponent's device time, median over steps.
-        copy_speed: that as a share of the judged variant's, which is its speed by a plain copy's.
-        tail: of host + stage.
-        why_no_tail: there is none.
+        beside: by quantity, the ratio to the best other shipped variant.
+        slower_than: by quantity, the shipped variants that the judged one is slower than.
+        copy_us: time of a plain copy of its bytes, median over steps; `None` if unknown.
+        copy_share: copy time over the opponent's device time, median over steps.
+        copy_speed: copy time over the judged variant's device time, median over steps: its speed
+            relative to a plain copy.
+        tail: tail of host + stage.
+        why_no_tail: reason why there is no tail.
     """
 
     name: str
@@ -117,23 +118,22 @@ class CaseFigures:
 
     @property
     def is_copy_bound(self) -> bool | None:
-        """Whether copying the bytes alone takes a third of the opponent's device time or more."""
+        """Whether a plain copy takes a third of the opponent's device time or more."""
         return None if self.copy_share is None else self.copy_share >= COPY_BOUND_SHARE
 
 
 def figures_of(
     left: Left, copy: PlainCopy | None, variant: str, opponent: str
 ) -> Iterator[CaseFigures]:
-    """The cases of a sweep that has the variant, in the order of its config.
+    """Yield the figures of a sweep's cases in the order of its config; none without the variant.
 
-    A case whose workload is built otherwise today than it was then is left out: its sizes are not
-    known.
+    A case is left out if its workload has changed since the sweep: its sizes are unknown.
 
     Args:
-        left: what the sweep has left.
-        copy: how long plain copies take; `None` where it is not known.
-        variant: that is judged.
-        opponent: that it is judged against.
+        left: results of the sweep.
+        copy: times of plain copies; `None` if unknown.
+        variant: the judged variant.
+        opponent: the variant that it is compared with.
     """
     sides = left.sides()
     judged_side = sides.get(variant)
@@ -194,7 +194,7 @@ def _ratio(other: str, found: Judgement | None) -> Ratio:
 def _medians(
     by_name: Mapping[str, Mapping[str, CompactCase]], roles: Sequence[str], case: str, what: str
 ) -> dict[str, float]:
-    """Per variant that has it, the median over steps of each step's median over rounds."""
+    """Return the median over steps of each step's median over rounds, for variants that have it."""
     found = {role: _taken(by_name[role].get(case), what) for role in roles}
     return {
         role: float(np.median(np.median(taken.samples, axis=0)))
@@ -204,16 +204,16 @@ def _medians(
 
 
 def _least(us: Mapping[str, float], shipped: Sequence[str]) -> str:
-    """The shipped variant that takes least, whether or not its ratio is known; else any of them."""
+    """Return the fastest shipped variant, even if its ratio is unknown; else the first one."""
     known = [name for name in shipped if name in us]
     return min(known, key=lambda name: us[name]) if known else next(iter(shipped), "no other")
 
 
 def tail_of(ours: Taken | None, theirs: Taken | None) -> Tail | str:
-    """How far the 99th percentile lies above the median, of both sides; else why it is not known.
+    """Return the 99th percentile over the median for both sides, or the reason why it is unknown.
 
-    Both sides are of the rounds that both have. Each sample is taken by the median of its step, so
-    that steps of a window can be looked at together.
+    Both sides use the rounds that both have. Each sample is divided by the median of its step,
+    which makes the steps of a window comparable.
     """
     if ours is None or theirs is None:
         return "one side has no samples"
@@ -238,7 +238,10 @@ def _taken(case: CompactCase | None, what: str) -> Taken | None:
 def _copied(
     copy: PlainCopy | None, sizes: CaseSizes, ours: Taken | None, theirs: Taken | None
 ) -> tuple[float | None, float | None, float | None]:
-    """How long a plain copy takes, and its share of both sides' device times: medians of steps."""
+    """Return a plain copy's time in µs, and its shares of their and our device times.
+
+    All are medians over steps, and `None` if unknown.
+    """
     if copy is None:
         return None, None, None
     us = np.array([copy.us(moved) for moved in sizes.moved_bytes])

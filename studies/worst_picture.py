@@ -12,11 +12,11 @@ from worst_arms import DEVICE, HOST_STAGE, TO_SYNC
 from worst_figures import Ratio
 from worst_text import title_of
 
-WIDTH, HEIGHT = 480, 300  # of a panel
+WIDTH, HEIGHT = 480, 300  # size of a panel
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 44, 34
 COLUMNS = 2
 COLOURS = ("#1f5fa8", "#c05a10")
-# Of each power of ten; the first that give few enough are taken.
+# Ticks in each power of ten; the first row with few enough ticks is used.
 TICKS = (
     (1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
     (1, 1.2, 1.5, 2, 3, 5, 7),
@@ -25,7 +25,7 @@ TICKS = (
     (1,),
 )
 MOST_TICKS = 9
-BEYOND = 1.5  # times the greatest ratio, or below the least, up to where intervals are drawn
+BEYOND = 1.5  # factor beyond the greatest and the least value at which intervals are cut
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Panel:
     """The ratios of one quantity.
 
     Args:
-        title: of the panel.
-        lines: one or two.
-        aims: values that are to be reached, each with a name.
+        title: title of the panel.
+        lines: one or two lines.
+        aims: aims, each with a name and a value.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Panel:
 
 
 def picture(worst: Worst) -> str:
-    """The whole picture as SVG; a quantity without any ratio has an empty panel."""
+    """Return the whole picture as SVG; a quantity without any ratio has an empty panel."""
     panels = panels_of(worst)
     rows = math.ceil(len(panels) / COLUMNS)
     width, height = COLUMNS * WIDTH, rows * HEIGHT + 30
@@ -80,7 +80,7 @@ def picture(worst: Worst) -> str:
 
 
 def panels_of(worst: Worst) -> list[Panel]:
-    """What is drawn: three quantities against others, the tails, and the speeds by a copy's."""
+    """Return the panels: ratios of three quantities, tails, and speeds relative to a plain copy."""
     host, device, speed, sync, tail = worst.rows
     opponent = title_of(worst.opponent)
     cases = worst.cases.values()
@@ -124,7 +124,7 @@ def _aims(row: Row, of: str) -> list[tuple[str, float]]:
 
 def _panel(panel: Panel) -> list[str]:
     parts = [_text(LEFT, 14, panel.title, size=12)]
-    # Not their intervals: one that is very wide would leave no room for all ratios.
+    # The scale ignores intervals: a very wide one would squeeze all ratios.
     values = [point.value for line in panel.lines for point in line.points]
     if not values:
         return [*parts, _text(LEFT, HEIGHT / 2, "nothing was compared", colour="#777777")]
@@ -150,7 +150,7 @@ def _panel(panel: Panel) -> list[str]:
 
 
 def _drawn(line: Line, colour: str, low: float, high: float) -> list[str]:
-    """Points as dots of one path, and their intervals as strokes of another."""
+    """Draw the points as dots of one path, and their intervals as strokes of another."""
     span = WIDTH - LEFT - RIGHT
     dots, strokes = [], []
     for index, point in enumerate(line.points):
@@ -170,7 +170,7 @@ _ROUND = 'stroke-linecap="round" fill="none"'
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between the ends, with fewer in each power of ten where there are many."""
+    """Return round numbers between the ends, fewer per power of ten if there would be many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for steps in TICKS:
         found = [s * 10.0**p for p in range(first, last + 1) for s in steps]

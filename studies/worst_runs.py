@@ -1,7 +1,7 @@
-"""The sweeps of `worst.py`: which cases each has, how it is run or continued, and what it left.
+"""The sweeps of `worst.py`: their cases, how they are run or resumed, and their results.
 
-A sweep is a process of its own with a folder of its own, so whatever ends it, the cases that it has
-done are there. A shard has whole stretches of cases, so that few sweeps have to be set up for it.
+Each sweep has its own process and folder, and therefore keeps its finished cases however it ends.
+A shard has whole stretches of cases, and therefore needs few sweeps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bt_bench.suites.block_tables.vllm.source import VLLM
 
 CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_code")
 
-# As in shapes.yaml: every case gets a few hundred rounds of one way to launch, and no more.
+# As in shapes.yaml: every case gets only a few hundred rounds of one launch path.
 BRIEF = (
     "plan.precision_percent=0",
     "plan.rounds=1000",
@@ -46,18 +46,18 @@ BRIEF = (
     "plan.l2=hot",
     "plan.control=false",
 )
-# Of configs with windows of traces, a replay of which takes as long as all of its steps. Rounds are
-# profiled in pairs of one instance, and three instances are the fewest for an interval.
+# For configs with windows of traces, since a replay takes as long as all steps of a window. Rounds
+# are profiled in pairs of one instance, and an interval needs at least three instances.
 WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=8", "window.steps=12")
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
-# How long a case takes beside its rounds, about, to cut shards of much the same length: some 30
-# times its tables are filled with all block ids, by arms that are measured and checked.
+# Approximate time of a case beside its rounds, to cut shards of similar length. Measured and
+# checked arms fill their tables with all block ids some 30 times.
 SETTING_UP_S = 0.5
 PER_STEP_S = 0.15
 PER_ID_S = 20e-6
-STOPS_WITHIN_S = 60.0  # that a sweep gets to write what it has
+STOPS_WITHIN_S = 60.0  # timeout for an interrupted sweep to write its results
 
 SIZES_SUFFIX = ".sizes.json"
 
@@ -71,10 +71,10 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Reads `i/n`.
+        """Parse `i/n`.
 
         Raises:
-            ValueError: for anything else, and for a part that there is not.
+            ValueError: for anything else, and for an i outside 1 to n.
         """
         index, slash, count = text.partition("/")
         shard = cls(int(index), int(count)) if slash else cls(0, 0)
@@ -83,7 +83,7 @@ class Shard:
         return shard
 
     def suffix(self) -> str:
-        """What names of its sweeps end in."""
+        """Return the suffix of the names of its sweeps."""
         return "" if self.count == 1 else f"-{self.index}of{self.count}"
 
 
@@ -92,7 +92,7 @@ class Piece:
     """A sweep: some cases of a config.
 
     Args:
-        name: of its folder.
+        name: name of its folder.
         spec: its cases, with the plan and the variants.
     """
 
@@ -102,15 +102,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class CaseSizes:
-    """What a case is made of, from its workload.
+    """The sizes of a case, from its workload.
 
     Args:
-        digest: of the workload.
-        groups: KV cache groups.
+        digest: digest of the workload.
+        groups: number of KV cache groups.
         requests: most requests of a step.
         tokens: most tokens of a step.
         rows_written: most rows written in a step.
-        moved_bytes: of each step, what it must read and write at least.
+        moved_bytes: by step, the bytes that it must at least read and write.
     """
 
     digest: str
@@ -123,15 +123,15 @@ class CaseSizes:
 
 @dataclass(frozen=True)
 class Left:
-    """What a sweep has left.
+    """The results of a sweep.
 
     Args:
-        name: of its folder.
-        config: its name.
-        results: by variant; vLLM's by its release.
-        sizes: by case.
+        name: name of its folder.
+        config: name of its config.
+        results: results by variant; vLLM's name includes its release.
+        sizes: sizes by case.
         order: names of its cases, as in the config.
-        variants: that it was to have, but for vLLM's.
+        variants: planned variants, without vLLM's.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Left:
     variants: tuple[str, ...] = ()
 
     def sides(self) -> dict[str, Side]:
-        """The variants as sides of a comparison, by their names."""
+        """Return the variants as sides of a comparison, by their names."""
         return {name: Side(name, result) for name, result in self.results.items()}
 
 
@@ -154,18 +154,18 @@ def pieces_of(
     *,
     quick: bool = False,
 ) -> list[Piece]:
-    """The sweeps of a shard.
+    """Return the sweeps of a shard.
 
     Args:
         configs: stock names or paths.
         select: patterns of case names as in `-k`; a config without such cases is left out.
-        variant: that is judged; it is added to the variants of each config in place of
-            `one_launch`, and vLLM is, too.
-        shard: which part of the cases.
-        quick: few rounds and short windows, to see that everything works.
+        variant: the judged variant, which replaces `one_launch` in each config; vLLM is added.
+        shard: the part of the cases.
+        quick: use few rounds and short windows, as a smoke test.
 
     Raises:
-        UsageError: for a config that cannot be read, and if no case is selected.
+        UsageError: for a config that cannot be read, for two configs of the same name, and if no
+            case is selected.
     """
     specs = [spec for name in configs for spec in _specs(name, select, variant, quick)]
     if not specs:
@@ -180,7 +180,7 @@ def pieces_of(
         chosen = []
         for case in spec.cases:
             seconds = _seconds(spec, case)
-            # A case belongs to the shard in which its middle lies.
+            # A case belongs to the shard that its midpoint falls into.
             place = math.floor((begin + seconds / 2) / whole * shard.count) + 1
             begin += seconds
             if place == shard.index:
@@ -210,7 +210,7 @@ def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator
 
 
 def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
-    """About how long a case takes."""
+    """Estimate the seconds of a case."""
     parameters: Any = case.parameters
     seconds: float = spec.plan.case_seconds + SETTING_UP_S
     if parameters.workload == "trace":
@@ -223,7 +223,7 @@ def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
 
 
 def seconds_of(pieces: Sequence[Piece]) -> float:
-    """About how long sweeps take beside starting them."""
+    """Estimate the seconds of sweeps, without their start-up."""
     return sum(_seconds(piece.spec, case) for piece in pieces for case in piece.spec.cases)
 
 
@@ -235,17 +235,18 @@ def run_pieces(
     resume: bool = False,
     limit_s: float | None = None,
 ) -> list[str]:
-    """Runs sweeps one after the other; returns what went wrong.
+    """Run sweeps one after the other; return the problems.
 
     Args:
-        pieces: what is run.
-        runs: folder of their folders.
-        options: of `bt-bench sweep`, such as `--vllm-source`.
-        resume: go on with those that were begun, and leave out those that are complete.
-        limit_s: for all of them; a sweep that is not done then is stopped, and can be resumed.
+        pieces: the sweeps.
+        runs: parent of their folders.
+        options: options of `bt-bench sweep`, such as `--vllm-source`.
+        resume: continue sweeps that were begun, and skip complete ones.
+        limit_s: time limit for all of them; an unfinished sweep is stopped, and can be resumed.
 
     Raises:
-        UsageError: if a folder is there already, and `resume` is not given, or it is none of a run.
+        UsageError: if a folder exists and `resume` is not given, or if it holds no run, or a run
+            of other cases or another plan.
     """
     if not resume:
         for piece in pieces:
@@ -278,7 +279,7 @@ def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None
             return []
         arguments = ["--resume", str(folder)]
     else:
-        if folder.exists():  # it was stopped before there was anything
+        if folder.exists():  # it was stopped before it wrote its config
             shutil.rmtree(RunFolder.open(folder).path)
         runs.mkdir(parents=True, exist_ok=True)
         config = runs / f"{piece.name}.yaml"
@@ -291,7 +292,7 @@ def _run(piece: Piece, runs: Path, options: Sequence[str], limit_s: float | None
         except subprocess.TimeoutExpired:
             _stop(process)
             return [f"{piece.name}: stopped after {limit_s:.0f} s; go on with --resume"]
-    # A case that failed is in the results.
+    # The results have the cases that failed.
     if process.returncode in (ExitCode.OK, ExitCode.CHECK_FAILED):
         return []
     sys.stderr.write(said)
@@ -303,7 +304,7 @@ def _names(spec: SweepSpec) -> list[str]:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Interrupts a sweep, which then writes what it has."""
+    """Interrupt a sweep, which then writes its results so far; kill it after a timeout."""
     process.send_signal(signal.SIGINT)
     try:
         process.communicate(timeout=STOPS_WITHIN_S)
@@ -318,7 +319,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def read_runs(runs: Path) -> list[Left]:
-    """What all sweeps below a folder have left, by their names; those without a case are left out.
+    """Read the results of all sweeps below a folder, sorted by name; skip sweeps without results.
 
     Raises:
         UsageError: for a result that is damaged.
@@ -339,7 +340,7 @@ def read_runs(runs: Path) -> list[Left]:
 def expected_of(
     configs: Sequence[str], select: str | None, variant: str, *, quick: bool = False
 ) -> set[str]:
-    """The cases that all shards together have, as `CONFIG/CASE`.
+    """Return the cases of all shards together, as `CONFIG/CASE`.
 
     Raises:
         UsageError: as `pieces_of`.
@@ -349,13 +350,13 @@ def expected_of(
 
 
 def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
-    """Sizes of the cases of a sweep, by name.
+    """Return the sizes of a sweep's cases, by name.
 
-    They are kept beside the folder, since building windows of traces takes minutes.
+    They are cached in a file beside the folder, since building windows of traces takes minutes.
     """
     kept = folder.with_name(f"{folder.name}{SIZES_SUFFIX}")
     stored = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
-    # Cases of the same name may be of another window, or of an earlier config.
+    # A cached case of the same name may have another window, or come from an earlier config.
     asked = {case.name: case.parameters.model_dump(mode="json") for case in spec.cases}
     sizes = {
         case.name: CaseSizes(**entry["sizes"])

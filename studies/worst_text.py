@@ -1,4 +1,4 @@
-"""The page of `worst.py`, from its figures. What is missing is shown as missing, never as 0."""
+"""The page of `worst.py`, from its figures. Missing values are shown as missing, never as 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 20
 """Cases of each list; all are in the JSON."""
 
 FEW_ROWS = 8
-"""What the configs call a few writes."""
+"""Most rows of a few writes, as the configs use the term."""
 
 COSTS = (HOST_STAGE, DEVICE)
 KINDS = (
@@ -29,11 +29,11 @@ KINDS = (
 )
 
 NAMED = 3
-"""Cases that a line on what could not be compared names."""
+"""Case names shown in a line about cases that could not be compared."""
 
 
 def document(worst: Worst) -> Document:
-    """The whole page."""
+    """Return the whole page."""
     opponent = title_of(worst.opponent)
     sections = [_aims(worst.rows), _kinds(worst)]
     for what in QUANTITIES:
@@ -57,7 +57,7 @@ def document(worst: Worst) -> Document:
 
 
 def title_of(variant: str) -> str:
-    """A variant's name as pages have it."""
+    """Return a variant's name as shown on pages."""
     return TITLES.get(variant, variant)
 
 
@@ -105,7 +105,7 @@ def _aim(aim: float, row: Row) -> str:
 
 
 def _met(met: bool | None, value: float | None, aim: float | None) -> str:
-    """`yes`, `NO` or `not known`, and how far the value is from the aim."""
+    """Return `yes`, `NO` or `not known`, with the distance of the value from the aim."""
     if met is None:
         return "not known"
     apart = "" if value is None or aim is None else f", {100 * abs(value / aim - 1):.0f} % "
@@ -135,7 +135,7 @@ def _kinds(worst: Worst) -> Section:
 
 
 def _kind_of(each: CaseFigures) -> str:
-    """By what is written in a step, since nothing else changes its times as much."""
+    """Classify a case by its config or by its writes, since little else affects times as much."""
     config, _, case = each.name.partition("/")
     if config.startswith("azure_"):
         return "windows of two traces"
@@ -257,7 +257,7 @@ def _not_compared(worst: Worst) -> Section:
 
 
 def _reasons(worst: Worst) -> Iterator[tuple[str, str, str]]:
-    """What is not known of which case, and why."""
+    """Yield each unknown quantity, the reason, and the case's name."""
     for each in worst.cases.values():
         for what in QUANTITIES:
             for title, ratio in (

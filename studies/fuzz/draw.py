@@ -1,4 +1,4 @@
-"""Draw layouts, batches and writes, on both sides of every size at which the code branches."""
+"""Random layouts, batches and writes, on both sides of every size at which the code branches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bt_kernels.layout import TableLayout
 Rng = np.random.Generator
 Ints = npt.NDArray[np.int64]
 
-ROWS_IN_ALL = (1024, 1025)  # above the first, a program has two requests
+ROWS_IN_ALL = (1024, 1025)  # above 1024, a program handles two requests
 LENGTHS = (0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
 WRITES = (1, 1, 1, 2, 3, 4, 5, 255, 256, 257, 511, 512, 513, 1100)
 
 
 class Limits(NamedTuple):
-    """Hold what a fuzz draws from; the smaller one is for Triton's interpreter."""
+    """The sizes to draw from; the smaller set is for Triton's interpreter."""
 
     rows: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -38,7 +38,7 @@ INTERPRETED = Limits(rows=(2, 5), tokens=(12, 70), widths=(1, 3, 9), elements=1_
 
 @dataclass(frozen=True)
 class Step:
-    """A drawn step; `repeated` tells whether a row occurs more than once."""
+    """A drawn step; with `repeated`, a row occurs more than once."""
 
     rows: Ints
     lengths: Ints
@@ -80,7 +80,7 @@ def layout_of(rng: Rng, limits: Limits) -> TableLayout:
 
 
 def step_of(rng: Rng, layout: TableLayout, most_rows: int, most_tokens: int) -> Step:
-    """Draw a batch of at most so many requests and tokens."""
+    """Draw a batch of at most `most_rows` requests and `most_tokens` tokens."""
     near = [count // layout.num_groups for count in ROWS_IN_ALL]
     sizes = (0, 1, 2, 3, 7, 32, most_rows, most_rows, *near, *(n + 1 for n in near))
     size = int(rng.choice(sizes)) if rng.random() < 0.6 else int(rng.integers(0, most_rows + 1))
@@ -105,7 +105,7 @@ def step_of(rng: Rng, layout: TableLayout, most_rows: int, most_tokens: int) -> 
 
 
 def _lengths(rng: Rng, num_reqs: int, most: int) -> Ints:
-    """Draw how many tokens each request has."""
+    """Draw the number of tokens of each request."""
     kind = rng.choice((0, 1, 2, 3, 4, 5, 5, 5, 5, 5, 6, 7, 8))
     lengths = np.ones(num_reqs, dtype=np.int64)
     if kind == 1:
@@ -136,7 +136,7 @@ def _lengths(rng: Rng, num_reqs: int, most: int) -> Ints:
     if rng.random() < 0.2:
         lengths = np.sort(lengths)[:: int(rng.choice((1, -1)))]
     ends = np.cumsum(lengths)
-    if rng.random() < 0.5:  # some requests end where blocks of tokens do, or one beside
+    if rng.random() < 0.5:  # some requests end at a boundary of a token block, or one beside it
         block = int(rng.choice((32, 128, 128, 256)))
         snapped = (ends + block // 2) // block * block + rng.integers(-1, 2, num_reqs)
         ends = np.where(rng.random(num_reqs) < rng.choice((0.05, 0.3)), snapped, ends)
@@ -145,7 +145,7 @@ def _lengths(rng: Rng, num_reqs: int, most: int) -> Ints:
 
 
 def _rows(rng: Rng, max_num_reqs: int, num_reqs: int) -> tuple[Ints, bool]:
-    """Draw the row of each request, dummies and rows that do not exist among them."""
+    """Draw the row of each request, including dummies and rows that do not exist."""
     repeated = bool(rng.random() < 0.15)
     if repeated:
         rows = rng.integers(0, max_num_reqs, num_reqs)
@@ -163,7 +163,7 @@ def _rows(rng: Rng, max_num_reqs: int, num_reqs: int) -> tuple[Ints, bool]:
 
 
 def _positions(rng: Rng, layout: TableLayout, lengths: Ints) -> Ints:
-    """Draw the position of each token: consecutive ones, or anything."""
+    """Draw the position of each token: consecutive or arbitrary ones."""
     group = int(rng.integers(0, layout.num_groups))
     ranks = layout.cp_size
     capacity = layout.widths[group] * layout.block_sizes[group] * ranks
@@ -188,14 +188,14 @@ def writes_of(
     *,
     same: bool = False,
 ) -> list[tuple[int, list[list[int]], bool]]:
-    """Draw what is staged: for each append the row, ids per group, and whether it overwrites.
+    """Draw the writes to stage: for each append the row, ids per group, and whether it overwrites.
 
     Args:
-        rng: the source.
-        layout: of the tables.
-        num_blocks: `[G, max_num_reqs]`, blocks that rows own; not changed.
-        rows: of the step's batch, which most appends are for.
-        same: all ids are 1, where they do not matter.
+        rng: random generator.
+        layout: layout of the tables.
+        num_blocks: `[G, max_num_reqs]`, number of blocks that each row owns; not changed.
+        rows: rows of the step's batch, the targets of most appends.
+        same: make all ids 1, for callers to whom ids do not matter.
     """
     kind = rng.integers(0, 6)
     if kind == 0:

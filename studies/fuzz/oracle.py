@@ -1,7 +1,7 @@
-"""Compute a step in plain torch, vectorised, on the device of the tables.
+"""An oracle in plain torch, vectorised, on the device of the tables.
 
-It follows docs/block-tables.md and shares no code with the kernels or with the reference: of
-`bt_kernels` it knows the fields of a `TableLayout` alone. A step takes it some milliseconds.
+It follows docs/block-tables.md and shares no code with the kernels or the reference: from
+`bt_kernels` it uses only the fields of a `TableLayout`. A step takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PAD = -1
 
 
 class Oracle:
-    """All buffers of a set of block tables, as they must be.
+    """The expected contents of all buffers of a set of block tables.
 
     Args:
         layout: sizes and options.
-        device: where the buffers live.
+        device: device of the buffers.
     """
 
     def __init__(self, layout: TableLayout, device: torch.device) -> None:
@@ -48,7 +48,7 @@ class Oracle:
         self.num_blocks[:, row] += [len(own) for own in ids]
 
     def apply(self) -> None:
-        """Write what is staged into the source tables."""
+        """Apply all staged writes to the source tables."""
         if not self._pending:
             return
         for group, table in enumerate(self.source):
@@ -79,9 +79,9 @@ class Oracle:
 
         Args:
             mapping: `[R]`, any integer dtype.
-            num_rows: rows to write or zero; those from R on are zeroed.
-            out: tables in place of the input tables.
-            computed: `[max_num_reqs]`, for the sliding window.
+            num_rows: number of rows to write; rows from R on are zeroed.
+            out: tables to write instead of the input tables.
+            computed: `[max_num_reqs]`, computed tokens of each row, for the sliding window.
         """
         rows, known = self._rows(mapping)
         for group, source in enumerate(self.source):
@@ -106,7 +106,7 @@ class Oracle:
         positions: torch.Tensor,
         out: torch.Tensor | None,
     ) -> None:
-        """Compute the slots of all tokens, into `slots` or into `out`; pad those behind them."""
+        """Compute the slots of all tokens, into `slots` or `out`, and pad the rest."""
         layout = self.layout
         rows, known = self._rows(mapping)
         lengths = (starts[1 : len(rows) + 1] - starts[: len(rows)]).to(torch.int64)
@@ -131,7 +131,7 @@ class Oracle:
             slots[group, : len(row)] = torch.where(valid, block * size + offset, PAD)
 
     def _rows(self, mapping: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return rows of a mapping, 0 for those that do not exist, and which exist."""
+        """Return the rows of a mapping, 0 for rows that do not exist, and a mask of the others."""
         rows = mapping.to(torch.int64)
         known = (rows >= 0) & (rows < self.layout.max_num_reqs)
         return torch.where(known, rows, 0), known

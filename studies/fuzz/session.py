@@ -1,4 +1,4 @@
-"""Play random steps on one set of tables, and count where its buffers differ from the oracle's."""
+"""Sessions of random steps on one set of tables, whose buffers are compared with the oracle's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS_INTERPRETED = 4
 
 @dataclass(frozen=True)
 class Difference:
-    """Elements of a buffer that were wrong after a step, the first one's index among them."""
+    """Wrong elements of a buffer after a step: their number; index and values of the first."""
 
     step: int
     kind: str
@@ -32,16 +32,16 @@ class Difference:
 
 
 class Session:
-    """Random steps on one object: eager ones, captured and replayed ones, single operations.
+    """Random steps on one object: eager steps, captured and replayed ones, single operations.
 
-    Input tables and slots are filled with random values before each step, so that an element which
-    a step leaves out is seen, and compared as a whole after it.
+    Before each step, input tables and slots are filled with random values, which exposes elements
+    that the step fails to write. After it, the whole buffers are compared.
 
     Args:
         variant: class of the tables.
-        layout: of the tables.
-        device: where they live.
-        rng: the source of all that is drawn.
+        layout: layout of the tables.
+        device: device of the tables.
+        rng: generator of everything that is drawn.
     """
 
     def __init__(self, variant: type, layout: TableLayout, device: torch.device, rng: Rng) -> None:
@@ -56,7 +56,7 @@ class Session:
         self._number = 0
 
     def play(self, num_steps: int) -> Iterator[Difference]:
-        """Play so many steps; yield what differs."""
+        """Play `num_steps` steps; yield the differences."""
         self._fill_rows()
         for _ in range(num_steps):
             self._number += 1
@@ -64,13 +64,13 @@ class Session:
             kind, compared = self._one_step()
             self.seen[f"kind: {kind}"] += 1
             self._compare(kind, compared)
-            # The device may be several steps behind when the host goes on.
+            # Reading differences synchronizes. Most steps skip it: the device may lag by several.
             if self.rng.random() < 0.4:
                 yield from self._differences()
         yield from self._differences()
 
     def _fill_rows(self) -> None:
-        """Give most rows blocks, some of them all that fit."""
+        """Give blocks to most rows, and to some as many as fit."""
         layout, rng = self.layout, self.rng
         for row in range(layout.max_num_reqs):
             if rng.random() < 0.1:
@@ -108,7 +108,7 @@ class Session:
         self.oracle.slots.copy_(self.tables.slot_mappings)
 
     def _one_step(self) -> tuple[str, list[tuple[str, torch.Tensor, torch.Tensor]]]:
-        """Make a step with both; return its kind, and buffers of the caller to compare."""
+        """Make a step with tables and oracle; return its kind, and caller's buffers to compare."""
         drawn = self.rng.random()
         if drawn < 0.3:
             return self._replayed(), []
@@ -143,7 +143,7 @@ class Session:
             self.seen[name] += bool(true)
 
     def _tensors(self, step: Step) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return mapping, starts and positions of a step, with garbage behind the latter two."""
+        """Return mapping, starts and positions of a step; the latter two end with garbage."""
         room = self.layout.max_num_batched_tokens - len(step.positions)
         spare = self.rng.integers(-(2**20), 2**20, int(self.rng.choice((0, min(room, 3), room))))
         starts = np.concatenate(([0], np.cumsum(step.lengths), spare[:3])).astype(np.int32)
@@ -203,7 +203,7 @@ class Session:
         return kind, compared
 
     def _own_tables(self, step: Step) -> list[torch.Tensor]:
-        """Make tables of a caller, which begin anywhere."""
+        """Allocate a caller's tables, at arbitrary offsets."""
         found = []
         for width in self.layout.widths:
             rows, skip = (
@@ -222,7 +222,7 @@ class Session:
         return whole[:, :size]
 
     def _dummies(self, step: Step) -> str:
-        """Ask for what an engine without requests needs; what is staged stays staged."""
+        """Request dummy tables and slots, as an idle engine does; staged writes stay staged."""
         tables, oracle = self.tables, self.oracle
         num_rows = step.num_reqs_padded
         tables.get_dummy_block_tables(num_rows)
@@ -251,10 +251,10 @@ class Session:
         return "replayed step"
 
     def _compare(self, kind: str, more: list[tuple[str, torch.Tensor, torch.Tensor]]) -> None:
-        """Count differences of all buffers on the device, without waiting for it."""
+        """Count the differences of all buffers on the device, without synchronizing."""
         tables, oracle = self.tables, self.oracle
         pairs = [("slot_mappings", tables.slot_mappings, oracle.slots), *more]
-        if kind != "dummies":  # what is staged is not in the tables then
+        if kind != "dummies":  # dummies leave the staged writes out of the tables
             pairs += [
                 (f"block_tables[{g}]", mine, oracle.source[g])
                 for g, mine in enumerate(tables.block_tables)
@@ -288,7 +288,7 @@ class Session:
 
 
 class _Captured:
-    """A captured step of a session: a graph on a GPU; a call that is repeated elsewhere."""
+    """A captured step of a session: a CUDA graph on a GPU, a repeated call elsewhere."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -324,11 +324,11 @@ class _Captured:
         )
 
     def _settle_dirty_rows(self) -> None:
-        """Agree on rows that are dirty, of which the host sees nothing in a replay."""
+        """Set the number of dirty rows in tables and oracle; the host does not see replays."""
         self._session.tables.num_dirty_rows = self._session.oracle.dirty = self._padded
 
     def run(self, step: Step) -> None:
-        """Replay with a batch; requests that it lacks are dummies without tokens."""
+        """Replay with a batch, padded with dummy requests without tokens."""
         session, oracle = self._session, self._session.oracle
         present = np.sort(session.rng.permutation(self.num_reqs)[: len(step.rows)])
         rows = np.full(self.num_reqs, -1)

@@ -1,4 +1,4 @@
-"""Small workloads that reach the corners."""
+"""Small workloads for the corner cases."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ManySteps = Sequence[tuple[Mapping[int, int], Sequence[int]]]
 
 
 def conformance_workloads(seed: int) -> dict[str, PageWorkload]:
-    """Workloads by name; `seed` is that of page ids and orders."""
+    """Return workloads by name; `seed` determines page ids and orders."""
     rng = np.random.default_rng(seed)
     many = [int(row) for row in rng.permutation(150)]
     return {
         # Batches that grow, shrink and are empty; rows out of order; lengths of 0, of full pages,
-        # and next to them; rows that are staged and not in the batch, and the other way round.
+        # and next to them; rows that are staged but not in the batch, and vice versa.
         "corners": _workload(
             rng,
             page_size=16,
@@ -81,7 +81,7 @@ def _workload(
     max_model_len: int,
     steps: _ManySteps,
 ) -> PageWorkload:
-    """A workload of steps that are given as staged lengths by row, and the rows of the batch."""
+    """Build a workload; each step gives the staged lengths by row, and the rows of the batch."""
     page_table = random_page_ids(rng, max_num_reqs, -(-max_model_len // page_size))
     return PageWorkload(
         page_size,

@@ -1,4 +1,4 @@
-"""How variants are driven through a workload."""
+"""The driver that runs variants through a workload."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class StepInputs:
     """One step, with its lists on the host and its mapping on the device.
 
     Args:
-        rows: request rows whose lengths are staged, as a scheduler has them.
-        lengths: in tokens, one for each of these rows.
-        idx_mapping: `[R]` int32.
+        rows: request rows whose lengths are staged, as a scheduler's list.
+        lengths: lengths in tokens, one for each of `rows`.
+        idx_mapping: `[R]` int32, the row of each request of the batch.
     """
 
     rows: list[int]
@@ -30,12 +30,12 @@ class StepInputs:
 
 
 class PageDriver(Driver):
-    """The page indices of a variant, with the lengths from before the first step.
+    """The page indices of a variant, initialised with the lengths before the first step.
 
     Args:
-        variant: its class.
+        variant: class of the variant.
         workload: page table and lengths.
-        device: where the tensors live.
+        device: device of the tensors.
     """
 
     def __init__(self, variant: type[Any], workload: PageWorkload, device: torch.device) -> None:
@@ -63,7 +63,7 @@ class PageDriver(Driver):
         return partial(self.variant.build, step.idx_mapping)
 
     def rewind(self) -> None:
-        """See the base class. Lengths are all that a step leaves behind."""
+        """See the base class. Lengths are the only state that a step leaves behind."""
         self.variant.set_lengths(*self._start)
 
     def replayed(self, call: Callable[[], object]) -> None:

@@ -46,16 +46,16 @@ class PageParameters(WorkloadParameters):
 
     @property
     def width(self) -> int:
-        """Pages of a row of the page table."""
+        """Number of pages in a row of the page table."""
         return -(-self.max_model_len // self.page_size)
 
     @property
     def longest(self) -> int:
-        """Tokens that a decoding request has at most before the first step."""
+        """Most tokens of a decoding request before the first step."""
         return self.max_model_len - self.steps if self.max_length is None else self.max_length
 
     def num_reqs(self) -> int:
-        """Requests of the batch."""
+        """Return the number of requests in the batch."""
         return self.requests
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ class PageParameters(WorkloadParameters):
         return PageWorkload(self.page_size, page_table, lengths, steps)
 
     def _lengths(self, decoding: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Per request of the batch, its length before the first step, and tokens of each step."""
+        """Return each request's length before the first step, and its tokens per step."""
         return decoding, np.ones_like(decoding)
 
 

@@ -1,4 +1,4 @@
-"""The suite of page indices: what the harness knows of it without loading torch."""
+"""The suite of page indices, as the harness sees it without loading torch."""
 
 from __future__ import annotations
 

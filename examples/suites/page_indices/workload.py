@@ -1,4 +1,4 @@
-"""The workloads: which rows are scheduled in each step, and how long they are then."""
+"""The workloads: the rows scheduled in each step, and their lengths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step:
 
     Args:
         rows: `[S]`, the request rows whose lengths are staged; all are different.
-        lengths: `[S]`, in tokens, after the tokens of this step.
+        lengths: `[S]`, their lengths in tokens, including the tokens of this step.
         idx_mapping: `[R]`, the row of each request of the batch; all are different.
     """
 
@@ -37,12 +37,12 @@ class Step:
 
 @dataclass(frozen=True)
 class PageWorkload(Workload):
-    """Steps over a page table that stays as it is.
+    """Steps over a constant page table.
 
     Args:
         page_size: tokens of a page.
-        page_table: `[max_num_reqs, width]`, page ids; also where no request has a page, so that it
-            shows if too many are copied.
+        page_table: `[max_num_reqs, width]`, page ids; unused entries have ids, too, which exposes
+            variants that copy too many.
         lengths: `[max_num_reqs]`, of all rows before the first step, in tokens.
         steps: the steps.
     """
@@ -68,7 +68,7 @@ class PageWorkload(Workload):
         }
 
     def varied(self, rng: np.random.Generator) -> Self:
-        """Other page ids, and other lengths with as many pages."""
+        """Return a workload with other page ids, and other lengths with as many pages."""
         return replace(
             self,
             page_table=random_page_ids(rng, *self.page_table.shape),
@@ -94,7 +94,7 @@ class PageWorkload(Workload):
 
     @cached_property
     def _batches(self) -> list[Int32Array]:
-        """Per step, the length of each request of the batch, `[R]`."""
+        """The length of each request of the batch, `[R]`, for each step."""
         lengths = self.lengths.copy()
         found = []
         for step in self.steps:
@@ -104,22 +104,22 @@ class PageWorkload(Workload):
 
 
 def features_of(page_size: int) -> frozenset[str]:
-    """What a variant must have in its `features` for pages of this size."""
+    """Return the features that a variant needs for pages of this size."""
     return frozenset() if page_size & (page_size - 1) == 0 else frozenset({ANY_PAGE_SIZE})
 
 
 def pages_of(lengths: Int32Array, page_size: int) -> Int32Array:
-    """Pages of requests of these lengths."""
+    """Return the number of pages of requests of these lengths."""
     return -(-lengths // page_size)
 
 
 def random_page_ids(rng: np.random.Generator, max_num_reqs: int, width: int) -> Int32Array:
-    """`[max_num_reqs, width]` random page ids, large ones too."""
+    """Draw `[max_num_reqs, width]` random page ids, including large ones."""
     return rng.integers(0, 2**31, (max_num_reqs, width), dtype=np.int32)
 
 
 def _other_lengths(rng: np.random.Generator, lengths: Int32Array, page_size: int) -> Int32Array:
-    """Lengths with as many pages each; every other one or so fills its last page."""
+    """Draw lengths with as many pages each; about half of them fill their last page."""
     in_last = rng.integers(1, page_size + 1, len(lengths), dtype=np.int32)
     in_last[rng.random(len(lengths)) < 0.5] = page_size
     others = (pages_of(lengths, page_size) - 1) * page_size + in_last

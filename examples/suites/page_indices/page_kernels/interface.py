@@ -1,4 +1,4 @@
-"""What the variants have in common: buffers, staged lengths, and checks of arguments."""
+"""The common base of the variants: buffers, staged lengths, and argument checks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class PageIndices(ABC):
     """The page indices of a batch, in buffers that every step writes again.
 
     Calls of `build` can be captured into a CUDA graph. A replay reads the lengths from the buffer
-    that was current at the capture, so it is valid until the next `set_lengths`, and whoever
-    replays has to call `note_replay`.
+    that was current at the capture. It is therefore valid only until the next `set_lengths`, and
+    the caller has to call `note_replay` after each replay.
 
     Args:
-        page_table: `[max_num_reqs, width]` int32, the page ids of each request row; it is read,
-            never written.
+        page_table: `[max_num_reqs, width]` int32, the page ids of each request row; never written.
         page_size: tokens of a page.
 
     Attributes:
@@ -50,15 +49,15 @@ class PageIndices(ABC):
 
     @property
     def lengths(self) -> torch.Tensor:
-        """`[max_num_reqs]` int32 on the host: the length of each request row, in tokens."""
+        """The length of each request row in tokens: `[max_num_reqs]` int32 on the host."""
         return self.staged.on_host
 
     def set_lengths(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
-        """Sets the lengths of the scheduled requests; the other rows keep theirs.
+        """Set the lengths of the scheduled requests; the other rows keep theirs.
 
         Args:
             rows: request rows, each at most once.
-            lengths: in tokens, one for each of these rows.
+            lengths: lengths in tokens, one for each of `rows`.
 
         Raises:
             ValueError: for a row or a length out of range; nothing is changed then.
@@ -82,11 +81,11 @@ class PageIndices(ABC):
 
     @abstractmethod
     def build(self, idx_mapping: torch.Tensor) -> PageIndexTensors:
-        """Builds the page indices of a batch from the lengths that are set.
+        """Build the page indices of a batch from the current lengths.
 
         A request of length n has `ceil(n / page_size)` pages, and `last_page_len` from 1 to
-        `page_size`, or 0 if n is 0. What the batch has no use for is not written: elements past
-        `indptr[R]` of `indices`, past R of `indptr`, and from R on of `last_page_len`.
+        `page_size`, or 0 if n is 0. Unused elements are not written: `indices[indptr[R]:]`,
+        `indptr[R + 1:]`, and `last_page_len[R:]`.
 
         Args:
             idx_mapping: `[R]` int32 on the device, the row of each request; all are different.
@@ -96,7 +95,7 @@ class PageIndices(ABC):
         """
 
     def note_replay(self) -> None:
-        """Has to be called after a replay of a captured `build`."""
+        """Record a replay of a captured `build`; call this after each replay."""
         self.staged.note_read()
 
     def _views(self, num_reqs: int) -> PageIndexTensors:

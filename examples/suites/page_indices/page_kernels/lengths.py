@@ -11,17 +11,17 @@ class StagedLengths:
     """Lengths of all rows on the host, and their copy on the device.
 
     The copy to the device is asynchronous: when the host writes the lengths of the next step, the
-    device may still have to read those of this one. So there are two pinned buffers. The first
-    write after a copy goes to the other buffer, once the device has read what that one held before.
-    All waiting is in `write`, so that `publish` can be captured into a CUDA graph.
+    device may not have read those of this step yet. Therefore there are two pinned buffers. The
+    first write after a copy goes to the other buffer, once the device has read its old contents.
+    Only `write` waits, which allows `publish` to be captured into a CUDA graph.
 
     Args:
         max_num_reqs: number of rows.
-        device: where the copy is.
+        device: device of the copy.
 
     Attributes:
-        on_host: `[max_num_reqs]` int32, in tokens: what was written last. The device never reads
-            it.
+        on_host: `[max_num_reqs]` int32, the lengths written last, in tokens. The device never
+            reads it.
         on_device: `[max_num_reqs]` int32, in tokens, as of the last `publish`.
     """
 
@@ -40,7 +40,7 @@ class StagedLengths:
         self._arrays = [buffer.numpy() for buffer in self._buffers]
 
     def write(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
-        """Sets the lengths of some rows; the others keep theirs."""
+        """Set the lengths of some rows; the others keep theirs."""
         if self._published:
             self._current = 1 - self._current
             self._published = False
@@ -50,15 +50,15 @@ class StagedLengths:
         self._arrays[self._current][:] = self._lengths
 
     def publish(self) -> torch.Tensor:
-        """Starts to copy all lengths to the device, and returns `on_device`."""
+        """Start to copy all lengths to the device, and return `on_device`."""
         self.on_device.copy_(self._buffers[self._current], non_blocking=True)
         self.note_read()
         return self.on_device
 
     def note_read(self) -> None:
-        """Notes that the device reads the current buffer, up to here in the current stream.
+        """Record that the device reads the current buffer, up to this point of the current stream.
 
-        What is captured reads nothing yet: whoever replays the graph has to call this afterwards.
+        A capture reads nothing yet: call this after each replay of the graph.
         """
         self._published = True
         if self._read and not torch.cuda.is_current_stream_capturing():

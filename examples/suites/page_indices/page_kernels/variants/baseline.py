@@ -8,9 +8,9 @@ from page_kernels.interface import PageIndexTensors, PageIndices
 
 
 class Variant(PageIndices):
-    """The number of pages is only known on the device, so whole rows are moved.
+    """Moves whole rows, since the number of pages is only known on the device.
 
-    Ids past the pages of a request go to a spare place behind `indices`.
+    Ids past the pages of a request go to a spare element behind `indices`.
     """
 
     def __init__(self, page_table: torch.Tensor, page_size: int) -> None:

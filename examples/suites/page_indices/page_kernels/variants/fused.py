@@ -26,7 +26,7 @@ def build_kernel(
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program for each request, and one for an empty batch; grid `(max(R, 1),)`."""
+    """Run a program for each request, and one for an empty batch; grid `(max(R, 1),)`."""
     request = tl.program_id(0)
     start = 0
     for first in range(0, request, TILE):

@@ -8,7 +8,7 @@ import torch
 
 
 class Variant:
-    """What the other variants are checked against. It shares no code with them."""
+    """The reference for checks of the other variants. It shares no code with them."""
 
     features = frozenset({"any_page_size"})
 
