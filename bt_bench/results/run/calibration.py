@@ -21,7 +21,7 @@ class Figure(Noun):
 class DeviceLine(Noun):
     """What a method reports for kernels of known length: `reported_us[i]` for `set_us[i]`.
 
-    Gradient and intercept of the line through them say how far the method is from the truth.
+    Gradient and intercept of the line through them show how far the method is from the truth.
     """
 
     method: Method

@@ -56,7 +56,7 @@ class RoundKind(StrEnum):
 class RoundLog(Noun):
     """The rounds of a case in their order, discarded ones too; lists of equal length.
 
-    `kind` says which pass the round belongs to, `instance` is the copy of the tensors that it used,
+    `kind` is the pass that the round belongs to, `instance` the copy of the tensors that it used,
     `place` where this arm stood in the round's order (0: first), `seconds` when the round began
     within its pass, `sm_clock_mhz` the lower of the clocks before and after it, and `discarded` why
     it does not count.
@@ -97,7 +97,7 @@ class ControlSpread(Noun):
     """How much an unchanged copy of an arm differed from it, in the rounds of a case.
 
     `difference_us` is the copy minus the arm, in µs: the median over rounds of their ratio, less 1,
-    times the arm's typical time. `share` is that ratio less 1, which also says what to expect of a
+    times the arm's typical time. `share` is that ratio less 1, which is also what to expect of a
     variant that takes longer or shorter; files of earlier versions lack it.
     """
 
@@ -247,7 +247,7 @@ class CaseResult(Noun):
 class Crash(Noun):
     """A crash that did not happen again when the task was repeated.
 
-    `during` names the task, such as `step/small`. `known` says whether the crash happened in a call
+    `during` names the task, such as `step/small`. `known`: whether the crash happened in a call
     of this variant; otherwise every variant that took part records it. A crash that happens again
     is the reason of a failed case instead.
     """

@@ -77,8 +77,8 @@ class VariantInfo(Noun):
         name: of the variant.
         summary: the first line of its docstring.
         source_sha256: digest of its code.
-        native: whether it uses the helpers in C where there are any, as its class says; `None`: its
-            class does not say, or an earlier version did not record it.
+        native: whether it uses the helpers in C where there are any, as its class declares; `None`:
+            its class declares nothing, or an earlier version did not record it.
     """
 
     name: str

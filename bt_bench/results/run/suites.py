@@ -16,7 +16,7 @@ from bt_bench.results.run.nouns import Noun
 class OperationInfo(Noun):
     """An operation of a suite, see `bt_bench.base.names.OperationTraits`.
 
-    `first` says that reports list it before others.
+    `first`: reports list it before others.
     """
 
     name: str = Field(min_length=1)

@@ -24,7 +24,7 @@ class Replayed(launches.Tables, Protocol):
 
 
 class CapturedWrites:
-    """The buffer from which replays apply writes.
+    """The buffer whose writes each replay applies.
 
     It begins with the number of records, the number of the publication, and the number of the last
     publication that was applied, which the device writes.

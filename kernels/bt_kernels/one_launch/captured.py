@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CapturedLaunch(CapturedWrites):
-    """The buffer from which replays run a whole step in one launch.
+    """The buffer that a replay reads to run a whole step in one launch.
 
     Args:
         tables: the tables of the step.

@@ -143,7 +143,7 @@ PROGRAMS_INTERPRETED = 6  # each one takes long to read its header in the interp
 
 
 def many_rows() -> int:
-    """Return the number of rows, of all groups, up to which each row has its own program."""
+    """Return the most rows, of all groups together, that get a program each."""
     return MANY_ROWS if launches.COMPILES else MANY_ROWS_INTERPRETED
 
 
