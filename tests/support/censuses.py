@@ -68,7 +68,7 @@ EDITS = {
             "device_code/kernels.py", '"""The Triton code', '"""Something else.\n\nThe Triton code'
         ),
         Edit("device_code/parts.py", "    width = tl", "    # Why not?\n\n    width = tl"),
-        Edit("launches/paths.py", '"""Launches once; arguments', '"""Arguments'),
+        Edit("launches/paths.py", '"""Launch once; arguments', '"""Arguments'),
         Edit("launches/kernels.py", "(num_records, 1, 1),", "(num_records, 1, 1),  # programs"),
     ],
     "constant": [Edit("device_code/parts.py", OTHER, OTHER.replace("other=0", "other=1"))],
