@@ -1,4 +1,4 @@
-"""Pairing of the cases of two results, without a look at figures.
+"""Pairs the cases of two results; figures play no part.
 
 Cases correspond if operation and workload digest are equal; names and variants may differ.
 """
@@ -13,23 +13,23 @@ from bt_bench.base.names import Operation
 
 
 class Identified(Protocol):
-    """The identity of a case, for pairing."""
+    """A case, reduced to the properties that pairing reads."""
 
     @property
     def operation(self) -> Operation:
-        """Return the operation of the case."""
+        """The operation of the case."""
 
     @property
     def case(self) -> str:
-        """Return the name of the case."""
+        """The name of the case."""
 
     @property
     def key(self) -> str:
-        """Return operation and name."""
+        """Operation and name, as one text."""
 
     @property
     def digest(self) -> str:
-        """Return the digest of its workload."""
+        """The digest of the workload."""
 
 
 Case = TypeVar("Case", bound=Identified)

@@ -71,7 +71,7 @@ class Selection:
         labels = self.labels(names, {_variant(each.base) for each in matched.matchups})
         kept = tuple(each for each in matched.matchups if each.other.label in labels)
         wholes = {side: whole for side, whole in matched.wholes.items() if side in labels}
-        # For run folders, `others` are wholes and not sides, so none of them is lost.
+        # If run folders are compared, `others` has folders, and no folder is left out here.
         lost = [label for label in names if label not in labels]
         others = tuple(each for each in matched.others if each not in lost)
         facts = [f"Left out by --variants, and not judged: {', '.join(lost)}."] if lost else []

@@ -30,8 +30,9 @@ _LEVELS = {
 def render_github(judged: Judged) -> str:
     """Return lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    If verdicts are advisory or do not decide, their annotations are warnings. `missed_lines` come
-    first, warnings about the comparison itself last; neither is ever dropped.
+    An advisory verdict, or one on an exploratory metric, becomes a warning, not an error. First come
+    warnings about slowdowns too small for this gate to detect, last those about the comparison
+    itself; none of these is ever dropped.
     """
     missed = [command("warning", "bt-bench", clean(line)) for line in missed_lines(judged)]
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]
@@ -57,7 +58,7 @@ def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
         limit_bytes: its maximum size in UTF-8; GitHub counts all that the step writes there.
     """
     text = cut_md(judged, limit_bytes, lambda text: len(text.encode()))
-    # Only facts and warnings can still be too long, which takes something to be very wrong.
+    # Too long even without verdicts: hundreds of warnings, as only a defect would make.
     return text.encode()[:limit_bytes].decode(errors="ignore")
 
 
@@ -74,8 +75,8 @@ def _annotation(judgement: Judgement) -> str:
 
 
 def _level(judgement: Judgement) -> str:
-    mild = judgement.advisory or not judgement.decides
-    return "warning" if mild else _LEVELS[judgement.verdict]
+    only_warns = judgement.advisory or not judgement.decides
+    return "warning" if only_warns else _LEVELS[judgement.verdict]
 
 
 def _data(text: str) -> str:

@@ -2,7 +2,7 @@
 
 There is a suite per operation, and a test per judgement. A slower one is a failure. A missing or
 invalid one is an error, since a test that did not run must not look green. An inconclusive one is
-skipped, as is any that does not decide.
+skipped, as is any verdict on an exploratory metric, which decides nothing.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def _counted(tag: str, name: str, judgements: Sequence[Judgement]) -> ElementTre
 
 
 def _outcome(judgement: Judgement) -> str | None:
+    """Return the element for a judgement; `None` if its test passes."""
     found = OUTCOMES.get(judgement.verdict)
     return found if found is None or judgement.decides else "skipped"
 

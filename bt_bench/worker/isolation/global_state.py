@@ -31,8 +31,8 @@ from bt_bench.worker.isolation.module_readings import (
 )
 
 _SHOWN = 4
-# Places of modules and cached binaries; each side's world has its own, and times do not depend on
-# them.
+# Environment variables with paths of modules and of cached binaries. Base and head each have their
+# own, and no time depends on them.
 _OF_ITS_WORLD = frozenset({"PYTHONPATH", "PWD", *CACHES})
 _PATCHED = "patched modules"  # the area
 
