@@ -30,9 +30,9 @@ _LEVELS = {
 def render_github(judged: Judged) -> str:
     """Return lines for stdout: at most ten annotations, the worst first, and the counts.
 
-    An advisory verdict, or one on an exploratory metric, becomes a warning, not an error. First come
-    warnings about slowdowns too small for this gate to detect, last those about the comparison
-    itself; none of these is ever dropped.
+    An advisory verdict, or one on an exploratory metric, becomes a warning, not an error. Warnings
+    about slowdowns too small for this gate to detect come first, those about the comparison itself
+    last; none of these is ever dropped.
     """
     missed = [command("warning", "bt-bench", clean(line)) for line in missed_lines(judged)]
     noted = [each for each in worst_first(judged).judgements if each.verdict in _LEVELS]

@@ -58,13 +58,7 @@ def brief_document(
 ) -> Document:
     """Build the brief report: the checks, the measurements, and the main table per operation.
 
-    Args:
-        results: results of the run's variants.
-        planned_cases: number of cases of a complete sweep, to show how far it is.
-        selection: the part to show.
-
-    Raises:
-        UsageError: without results, and for a selection that matches nothing.
+    Arguments and errors are those of `run_document`.
     """
     if not results:
         raise UsageError("expected at least one result to report, got none")
