@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.errors import ExitCode, UsageError
 
 
 def pages(

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bt_bench.base.errors import UsageError
+from bt_bench.errors import UsageError
 from bt_bench.protocol import WorkloadParameters
 
 from .workload import Int32Array, PageWorkload, Step, features_of, random_page_ids
