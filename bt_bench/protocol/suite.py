@@ -224,7 +224,7 @@ class Suite(ABC):
         """Return the suite's own commands of bt-bench, by name: functions as Typer takes them.
 
         They are called as `bt-bench --suite DIR NAME …`, and return an `ExitCode` of
-        `bt_bench.base.errors`, or nothing, which is 0.
+        `bt_bench.errors`, or nothing, which is 0.
         """
         return {}
 

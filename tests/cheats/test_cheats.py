@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
+import operator
 import re
 from pathlib import Path
 
@@ -33,6 +36,19 @@ def test_the_documentation_lists_each() -> None:
     listed = {name: caught.split(", ") for name, _, caught in rows if name in DEFENCES}
     assert listed == DEFENCES
     assert f"`tests/cheats` has {len(DEFENCES)} variants" in text
+
+
+def test_each_defence_that_is_taken_out_is_there() -> None:
+    """Or nothing would be taken out, by names that are in no import."""
+    path = CHEATS / "taken_out" / "sitecustomize.py"
+    spec = importlib.util.spec_from_file_location("taken_out", path)
+    assert spec is not None
+    assert spec.loader is not None
+    taken_out = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(taken_out)
+    assert taken_out.DEFENCES.keys() == {each for of in DEFENCES.values() for each in of}
+    for module, place, _ in itertools.chain.from_iterable(taken_out.DEFENCES.values()):
+        assert callable(operator.attrgetter(place)(importlib.import_module(module)))
 
 
 @pytest.mark.slow

@@ -146,7 +146,8 @@ def test_an_environment_at_the_top_hides_no_module(tmp_path):
     assert outcome.json()["facts"][0] == said
 
 
-# The others are slow; each way by itself, without a whole gate, is in tests/worker/test_fence.py.
+# The others are slow. Each way by itself, without a whole gate, is in
+# tests/worker/isolation/test_fence.py.
 @pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ALL)

@@ -118,7 +118,7 @@ def sweep_with(faults, folder):
     return process.returncode, err, results
 
 
-# A worker for each, which imports torch; with scripted ones, see tests/worker/test_supervisor.py.
+# A worker for each, which imports torch; tests/worker/process/test_supervisor.py scripts them.
 @pytest.mark.slow
 def test_a_sweep_outlives_every_fault(tmp_path):
     """Each costs a worker, and the first crash of each of two tasks one more, to confirm it."""

@@ -34,7 +34,7 @@ from bt_bench.results.run.calibration import PlainCopies
 from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
 from bt_bench.suites.block_tables import operations as ops
 
-BENCHMARKS = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[2] / "studies"
 MODULES = (
     *("worst_copy", "worst_arms", "worst_runs", "worst_figures", "worst_aims", "worst_text"),
     "worst_picture",
@@ -68,7 +68,7 @@ def bench():
     """The modules of the benchmark, under their names."""
     names = (*MODULES, "worst")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
+        patch.syspath_prepend(str(STUDIES))
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
     for name in names:
         del sys.modules[name]

@@ -15,7 +15,7 @@ STATES_OF_INSTANCE = 2  # its tensors, and at most one snapshot from before the 
 
 
 def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
-    """Return how many processes there may be at once, limited by cores and by memory.
+    """Return how many processes may run at once: by cores and memory, or by `--workers`.
 
     Raises:
         UsageError: if not even one fits into memory.

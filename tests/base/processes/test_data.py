@@ -128,8 +128,12 @@ def described(*parts):
 
 
 # Sets an attribute of a class, as pickle does for objects that have slots.
+_MODULE = Hello.__module__.encode()
 ON_A_CLASS = (
-    b"\x80\x04\x8c\x18bt_bench.worker.messages\x8c\x05Hello\x93N}\x8c\x06device\x8c\x01x\x73\x86b."
+    b"\x80\x04\x8c"
+    + bytes([len(_MODULE)])
+    + _MODULE
+    + b"\x8c\x05Hello\x93N}\x8c\x06device\x8c\x01x\x73\x86b."
 )
 HOSTILE = {
     "a call": pickle.dumps(Reduced(os._exit, (7,))),
@@ -163,6 +167,12 @@ HOSTILE = {
     "noise": b"\x93\x00garbage",
     "half": pack(VALUES)[:-9],
 }
+
+
+def test_pickle_alone_would_set_the_attribute(monkeypatch):
+    monkeypatch.setattr(Hello, "device", None, raising=False)
+    pickle.loads(ON_A_CLASS)
+    assert Hello.device == "x"
 
 
 @pytest.mark.parametrize("packed", HOSTILE.values(), ids=HOSTILE)

@@ -52,13 +52,13 @@ DEFENCES = {
         (f"{_WORKER}.measuring.spot_checks", "SpotChecks.perhaps", _nothing),
         (f"{_WORKER}.measuring.spot_checks", "SpotChecks.all", _nothing),
     ],
-    "tool watch": [(f"{_WORKER}.state_watch", "ToolWatch.refuse", _nothing)],
+    "tool watch": [(f"{_WORKER}.isolation.state_watch", "ToolWatch.refuse", _nothing)],
     "stream order": [
         (f"{_TABLES}.exploring.buffers", "Buffers.hold", _nothing),
         (f"{_TABLES}.exploring.arguments", "Arguments.arrive_late", _nothing),
         (f"{_TABLES}.checking.trial", "run", _late),
     ],
-    "workloads": [(f"{_WORKER}.executor", "Executor._check", _passed)],
+    "workloads": [(f"{_WORKER}.process.executor", "Executor._check", _passed)],
     "exploring": [],
     "graphs": [
         (f"{_WORKER}.measuring.bench", "CudaBench.replay_graphs", _nothing),
