@@ -118,7 +118,7 @@ class CaseFigures:
 
     @property
     def is_copy_bound(self) -> bool | None:
-        """Whether a plain copy takes a third of the opponent's device time or more."""
+        """Return whether a plain copy takes a third of the opponent's device time or more."""
         return None if self.copy_share is None else self.copy_share >= COPY_BOUND_SHARE
 
 

@@ -87,7 +87,7 @@ class Operation(str):
 
     @property
     def is_known(self) -> bool:
-        """Whether the operation was looked up in its suite, and has traits."""
+        """Return whether the operation was looked up in its suite, and has traits."""
         return self._traits is not None
 
     @property

@@ -46,7 +46,7 @@ class Failure:
 
     @property
     def may_pass(self) -> bool:
-        """Whether the task may be retried: the cause may lie outside the arm."""
+        """Return whether the task may be retried: the cause may lie outside the arm."""
         return self.reason.code is ReasonCode.CRASHED or self.defect is not None
 
 

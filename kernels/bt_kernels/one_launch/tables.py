@@ -38,10 +38,10 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     """
 
     carries = True
-    """Whether launches carry staged writes, where that is possible."""
+    """Have launches carry staged writes, where that is possible."""
 
     captures = False
-    """Whether steps that do not carry their writes are replays of a captured launch."""
+    """Make steps that do not carry their writes by replaying a captured launch."""
 
     _quick: Callable[..., int | None] | None = None
     _carrying: CarryingLaunch | None = None
