@@ -1,4 +1,4 @@
-"""The sweeps of `worst.py`: their cases, how they are run or resumed, and their results.
+"""The sweeps of `headline.py`: their cases, and how they are run or resumed.
 
 Each sweep has its own process and folder, and therefore keeps its finished cases however it ends.
 A shard has whole stretches of cases, and therefore needs few sweeps.
@@ -6,30 +6,28 @@ A shard has whole stretches of cases, and therefore needs few sweeps.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worst_arms import ONE_LAUNCH, role_of
-
-from bt_bench.analysis import Side
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.config import dump_config, load_config
-from bt_bench.config.select import select_cases
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.protocol import build_workload
-from bt_bench.results import CONFIG_NAME, CompactResult, read_compact_run, write_run_file
+from bt_bench.results import CONFIG_NAME, read_compact_run, write_run_file
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.vllm.source import VLLM
+
+ONE_LAUNCH = "one_launch"
+OURS = "one_launch_each"
+"""`one_launch`, staged by a call per request, as vLLM is."""
 
 CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_code")
 
@@ -58,8 +56,6 @@ SETTING_UP_S = 0.5
 PER_STEP_S = 0.15
 PER_ID_S = 20e-6
 STOPS_WITHIN_S = 60.0  # timeout for an interrupted sweep to write its results
-
-SIZES_SUFFIX = ".sizes.json"
 
 
 @dataclass(frozen=True)
@@ -100,113 +96,52 @@ class Piece:
     spec: SweepSpec
 
 
-@dataclass(frozen=True)
-class CaseSizes:
-    """The sizes of a case, from its workload.
-
-    Args:
-        digest: digest of the workload.
-        groups: number of KV cache groups.
-        requests: most requests of a step.
-        tokens: most tokens of a step.
-        rows_written: most rows written in a step.
-        moved_bytes: by step, the bytes that it must at least read and write.
-    """
-
-    digest: str
-    groups: int
-    requests: int
-    tokens: int
-    rows_written: int
-    moved_bytes: list[int]
-
-
-@dataclass(frozen=True)
-class Left:
-    """The results of a sweep.
-
-    Args:
-        name: name of its folder.
-        config: name of its config.
-        results: results by variant; vLLM's name includes its release.
-        sizes: sizes by case.
-        order: names of its cases, as in the config.
-        variants: planned variants, without vLLM's.
-    """
-
-    name: str
-    config: str
-    results: Mapping[str, CompactResult]
-    sizes: Mapping[str, CaseSizes]
-    order: tuple[str, ...]
-    variants: tuple[str, ...] = ()
-
-    def sides(self) -> dict[str, Side]:
-        """Return the variants as sides of a comparison, by their names."""
-        return {name: Side(name, result) for name, result in self.results.items()}
-
-
 def pieces_of(
-    configs: Sequence[str],
-    select: str | None,
-    variant: str,
-    shard: Shard = Shard(),
-    *,
-    quick: bool = False,
+    chosen: Collection[str] = (), shard: Shard = Shard(), *, quick: bool = False
 ) -> list[Piece]:
     """Return the sweeps of a shard.
 
     Args:
-        configs: stock names or paths.
-        select: patterns of case names as in `-k`; a config without such cases is left out.
-        variant: the judged variant, which replaces `one_launch` in each config; vLLM is added.
+        chosen: cases as `CONFIG/CASE`; empty: all.
         shard: the part of the cases.
         quick: use few rounds and short windows, as a smoke test.
 
     Raises:
-        UsageError: for a config that cannot be read, for two configs of the same name, and if no
-            case is selected.
+        UsageError: for a chosen case that no config has.
     """
-    specs = [spec for name in configs for spec in _specs(name, select, variant, quick)]
-    if not specs:
-        raise UsageError(f"-k {select!r}: no case of {', '.join(configs)} matches")
-    names = [spec.name for spec in specs]
-    if len(set(names)) < len(names):
-        raise UsageError(f"configs are named {', '.join(names)}; expected each name once")
+    specs = [_spec(name, chosen, quick) for name in CONFIGS]
+    unknown = {*chosen} - {f"{spec.name}/{case.name}" for spec in specs for case in spec.cases}
+    if unknown:
+        raise UsageError(f"{min(unknown)} is no case of {', '.join(CONFIGS)}; expected CONFIG/CASE")
     whole = sum(_seconds(spec, case) for spec in specs for case in spec.cases)
     begin = 0.0
     pieces = []
     for spec in specs:
-        chosen = []
+        cases = []
         for case in spec.cases:
             seconds = _seconds(spec, case)
             # A case belongs to the shard that its midpoint falls into.
             place = math.floor((begin + seconds / 2) / whole * shard.count) + 1
             begin += seconds
             if place == shard.index:
-                chosen.append(case)
-        if chosen:
-            part = spec.model_copy(update={"cases": chosen})
+                cases.append(case)
+        if cases:
+            part = spec.model_copy(update={"cases": cases})
             pieces.append(Piece(f"{spec.name}{shard.suffix()}", part))
     return pieces
 
 
-def _specs(name: str, select: str | None, variant: str, quick: bool) -> Iterator[SweepSpec]:
+def _spec(name: str, chosen: Collection[str], quick: bool) -> SweepSpec:
     spec = load_config(name)
-    windows = [case.parameters.workload == "trace" for case in spec.cases]
+    windows = any(case.parameters.workload == "trace" for case in spec.cases)
     overrides = [*BRIEF]
-    overrides += WINDOWS if any(windows) else ()
+    overrides += WINDOWS if windows else ()
     overrides += QUICK if quick else ()
-    overrides += QUICK_WINDOWS if quick and any(windows) else ()
+    overrides += QUICK_WINDOWS if quick and windows else ()
     spec = load_config(name, overrides=overrides, operations=[ops.STEP])
-    variants = [*(name for name in spec.variants if name != ONE_LAUNCH), variant, VLLM]
-    changes: dict[str, Any] = {"variants": list(dict.fromkeys(variants))}
-    if select is not None:
-        try:
-            changes["cases"] = select_cases(spec.cases, select)
-        except UsageError:
-            return
-    yield spec.model_copy(update=changes)
+    shipped = (each for each in spec.variants if each != ONE_LAUNCH)
+    cases = [case for case in spec.cases if not chosen or f"{spec.name}/{case.name}" in chosen]
+    return spec.model_copy(update={"cases": cases, "variants": [*shipped, OURS, VLLM]})
 
 
 def _seconds(spec: SweepSpec, case: CaseSpec) -> float:
@@ -316,70 +251,3 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def _is_complete(folder: Path) -> bool:
     results = read_compact_run(folder)
     return bool(results) and all(result.header.complete for result in results)
-
-
-def read_runs(runs: Path) -> list[Left]:
-    """Read the results of all sweeps below a folder, sorted by name; skip sweeps without results.
-
-    Raises:
-        UsageError: for a result that is damaged.
-    """
-    found = []
-    for config in sorted(runs.glob(f"*/{CONFIG_NAME}")):
-        folder = config.parent
-        results = {role_of(result.header): result for result in read_compact_run(folder)}
-        if results:
-            spec = load_config(config)
-            order = tuple(case.name for case in spec.cases)
-            variants = tuple(name for name in spec.variants if name != VLLM)
-            sizes = sizes_of(folder, spec)
-            found.append(Left(folder.name, spec.name, results, sizes, order, variants))
-    return found
-
-
-def expected_of(
-    configs: Sequence[str], select: str | None, variant: str, *, quick: bool = False
-) -> set[str]:
-    """Return the cases of all shards together, as `CONFIG/CASE`.
-
-    Raises:
-        UsageError: as `pieces_of`.
-    """
-    pieces = pieces_of(configs, select, variant, quick=quick)
-    return {f"{piece.spec.name}/{case.name}" for piece in pieces for case in piece.spec.cases}
-
-
-def sizes_of(folder: Path, spec: SweepSpec) -> dict[str, CaseSizes]:
-    """Return the sizes of a sweep's cases, by name.
-
-    They are cached in a file beside the folder, since building windows of traces takes minutes.
-    """
-    kept = folder.with_name(f"{folder.name}{SIZES_SUFFIX}")
-    stored = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
-    # A cached case of the same name may have another window, or come from an earlier config.
-    asked = {case.name: case.parameters.model_dump(mode="json") for case in spec.cases}
-    sizes = {
-        case.name: CaseSizes(**entry["sizes"])
-        if (entry := stored.get(case.name)) and entry.get("parameters") == asked[case.name]
-        else _sizes_of(case)
-        for case in spec.cases
-    }
-    entries = {
-        name: {"parameters": asked[name], "sizes": asdict(each)} for name, each in sizes.items()
-    }
-    if entries != stored:
-        kept.write_text(f"{json.dumps(entries, indent=1)}\n", encoding="utf-8")
-    return sizes
-
-
-def _sizes_of(case: CaseSpec) -> CaseSizes:
-    workload: Any = build_workload(case.parameters)
-    sizes = workload.sizes()
-    return CaseSizes(
-        digest=workload.digest(),
-        groups=workload.layout.num_groups,
-        requests=max(sizes["num_reqs"]),
-        tokens=max(sizes["num_tokens"]),
-        rows_written=max(sizes["num_rows_written"]),
-        moved_bytes=[each.read + each.written for each in workload.traffic(ops.STEP)],
-    )

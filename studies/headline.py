@@ -1,0 +1,296 @@
+"""Compare `one_launch` with vLLM 0.33.0 and the other shipped variants in all stock cases.
+
+    python studies/headline.py measure --vllm-source DIR --runs runs
+    python studies/headline.py measure --vllm-source DIR --runs runs --cases studies/hundred.txt
+    python studies/headline.py pack runs --out reports/NAME/headline
+
+DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). `measure` sweeps the stock config
+`shapes`, and all other stock configs but `quick`, with few rounds a case: 443 cases, 25 minutes on
+one GPU. A shard has a part of the cases; `--resume` continues after an interruption.
+
+`pack` needs no GPU. It writes `samples.npz` with the samples, from which `recompute.py` computes
+the table; `facts.json` with commit, machine, versions and what was not measured; and `headline.md`
+for people. Both exit with 1 if anything went wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from headline_page import page
+from headline_runs import OURS, Shard, pieces_of, run_pieces, seconds_of
+from measured import Measured
+
+from bt_bench.analysis import Criteria, Matchup, Side, judge
+from bt_bench.base.errors import BtBenchError, UsageError
+from bt_bench.config import load_config
+from bt_bench.config.spec import CaseSpec
+from bt_bench.protocol import build_workload
+from bt_bench.report import print_document, render_document
+from bt_bench.results import (
+    CONFIG_NAME,
+    CompactCase,
+    CompactResult,
+    FloatArray,
+    Metric,
+    Status,
+    metric_named,
+    read_compact_run,
+)
+from bt_bench.suites.block_tables.vllm.source import VLLM
+
+HERE = Path(__file__).resolve().parent
+ARMS = (OURS, VLLM, "baseline", "fused_apply", "fused_gather_slots", "fused")
+# Launched by Triton's call, since all arms take part in its rounds; steps that carry writes are
+# launched their own way.
+METRICS = {
+    "host": metric_named("host_us+stage_us"),
+    "gpu": metric_named("gpu_us"),
+    "whole": metric_named("stage_us+step_us"),
+}
+ARMS_OF = {"host": ARMS[:2], "gpu": ARMS[:2], "whole": ARMS}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The samples of all cases, and the facts about them; see `headline.py pack`."""
+
+    samples: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+def main() -> int:
+    """Measure, or pack what was measured."""
+    args = _parse()
+    try:
+        problems = measure(args) if args.command == "measure" else pack(args.runs, args.out)
+    except BtBenchError as error:
+        sys.exit(str(error))
+    for problem in problems:
+        print(f"headline: {problem}", file=sys.stderr)
+    return int(bool(problems))
+
+
+def measure(args: argparse.Namespace) -> list[str]:
+    """Run the sweeps of a shard; return the problems.
+
+    Raises:
+        UsageError: for sweeps that cannot be run.
+    """
+    chosen = args.cases.read_text(encoding="utf-8").split() if args.cases else ()
+    pieces = pieces_of(chosen, args.shard, quick=args.quick)
+    cases = sum(len(piece.spec.cases) for piece in pieces)
+    print(
+        f"headline: {cases} cases in {len(pieces)} sweeps, about {seconds_of(pieces):.0f} s and "
+        "what starting them takes",
+        file=sys.stderr,
+    )
+    options = ["--kernels", str(HERE / "steps"), "--device", args.device]
+    options += ["--vllm-source", str(args.vllm_source)]
+    return run_pieces(pieces, args.runs, options, resume=args.resume, limit_s=args.seconds)
+
+
+def pack(runs: Path, out: Path) -> list[str]:
+    """Write samples, facts and page of the sweeps below a folder; return the problems.
+
+    Raises:
+        UsageError: for no result, or a damaged one.
+    """
+    packed = packed_of(runs)
+    out.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(out / "samples.npz", **packed.samples)
+    facts = json.dumps(packed.facts, indent=1)
+    (out / "facts.json").write_text(f"{facts}\n", encoding="utf-8")
+    document = page(packed.samples, packed.facts)
+    (out / "headline.md").write_text(render_document(document), encoding="utf-8")
+    print_document(document)
+    return list(packed.facts["problems"])
+
+
+def packed_of(runs: Path) -> Packed:
+    """Read all sweeps below a folder.
+
+    Raises:
+        UsageError: for no result, or a damaged one.
+    """
+    samples: dict[str, Any] = {"arms": np.array(ARMS)}
+    headers = []
+    problems: list[str] = []
+    sizes: dict[str, dict[str, int]] = {}
+    unsupported: list[str] = []
+    verdicts: dict[str, Counter[str]] = {what: Counter() for what in METRICS}
+    for config in sorted(runs.glob(f"*/{CONFIG_NAME}")):
+        results = {each.header.variant.name: each for each in read_compact_run(config.parent)}
+        spec = load_config(config)
+        headers += [result.header for result in results.values()]
+        problems += _problems(config.parent.name, results, spec.variants)
+        for what, found in _judged(results).items():
+            verdicts[what] += found
+        by_name = {
+            arm: {case.case: case for case in result.cases} for arm, result in results.items()
+        }
+        for case in spec.cases:
+            name = f"{spec.name}/{case.name}"
+            if name in sizes:
+                problems.append(f"{config.parent.name}: {name} is in another run, too")
+            of_arm = {arm: found.get(case.name) for arm, found in by_name.items()}
+            theirs = of_arm.get(VLLM)
+            if theirs is not None and theirs.status is Status.UNSUPPORTED:
+                unsupported.append(name)
+            sizes[name] = _sizes(case)
+            for what in METRICS:
+                _add(
+                    samples, f"{name} {what}", METRICS[what], [of_arm.get(a) for a in ARMS_OF[what]]
+                )
+    if not sizes:
+        raise UsageError(f"{runs}: has no results of sweeps; expected what `measure` left there")
+    samples["cases"] = np.array([*sizes])
+    facts = {
+        "measured": asdict(Measured.of(headers)),
+        "created": max(header.created for header in headers),
+        "machines": sorted({_machine(header.environment) for header in headers}),
+        "arms": ARMS,
+        "samples_sha256": digest(samples),
+        "verdicts": {what: dict(found.most_common()) for what, found in verdicts.items()},
+        "unsupported": unsupported,
+        "problems": [*problems, *_mixed(headers)],
+        "sizes": sizes,
+    }
+    return Packed(samples, facts)
+
+
+def digest(samples: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of all samples, as hexadecimal."""
+    found = hashlib.sha256()
+    for key in sorted(samples):
+        found.update(key.encode())
+        found.update(samples[key].tobytes())
+    return found.hexdigest()
+
+
+def _add(
+    samples: dict[str, Any], key: str, metric: Metric, cases: Sequence[CompactCase | None]
+) -> None:
+    """Add the samples of a case in one quantity: [arm, round, step] in µs, nan where unmeasured."""
+    taken = [
+        case.measured(metric) if case is not None and case.status is Status.OK else None
+        for case in cases
+    ]
+    rounds = sorted({number for each in taken if each is not None for number in each.rounds})
+    steps = max((each.samples.shape[1] for each in taken if each is not None), default=1)
+    array: FloatArray = np.full((len(cases), len(rounds), steps), np.nan, dtype=np.float32)
+    instances = np.zeros(len(rounds), dtype=np.int8)
+    for row, each in enumerate(taken):
+        if each is not None:
+            places = np.searchsorted(rounds, each.rounds)
+            array[row, places] = each.samples
+            log = cases[row].instances  # type: ignore[union-attr]
+            instances[places] = [log[number] for number in each.rounds]
+    samples[key] = array
+    samples[f"{key} instances"] = instances
+
+
+def _judged(results: Mapping[str, CompactResult]) -> dict[str, Counter[str]]:
+    """Return what `bt-bench compare` says of ours against vLLM's, by quantity."""
+    if not {OURS, VLLM} <= results.keys():
+        return {}
+    ours, theirs = (Side(arm, results[arm]) for arm in (OURS, VLLM))
+    found = {}
+    for what, metric in METRICS.items():
+        if all(
+            case.measured(metric) is None for side in (ours, theirs) for case in side.result.cases
+        ):
+            continue
+        criteria = Criteria(metrics=[metric.name], allow_partial=True)
+        judged = judge([Matchup(theirs, ours)], criteria).judgements
+        found[what] = Counter(str(each.verdict.value) for each in judged)
+    return found
+
+
+def _sizes(case: CaseSpec) -> dict[str, int]:
+    """Return a case's sizes; none of a window of a trace, which takes minutes to build."""
+    if case.parameters.workload == "trace":
+        return {}
+    workload: Any = build_workload(case.parameters)
+    sizes = workload.sizes()
+    return {
+        "groups": workload.layout.num_groups,
+        "requests": max(sizes["num_reqs"]),
+        "tokens": max(sizes["num_tokens"]),
+        "rows_written": max(sizes["num_rows_written"]),
+    }
+
+
+def _machine(env: Any) -> str:
+    gpu = env.gpus[0].name if env.gpus else "no GPU"
+    return (
+        f"{gpu}, driver {env.driver}, {env.cpu}, {env.cpu_count} logical CPUs, "
+        f"Python {env.python}, torch {env.torch}, Triton {env.triton}"
+    )
+
+
+def _mixed(headers: Sequence[Any]) -> list[str]:
+    """Return what runs that are packed together should have in common, but do not."""
+    facts = {
+        "machine": {_machine(header.environment) for header in headers},
+        "commit": {
+            f"{h.environment.commit}{' changed' * bool(h.environment.dirty)}" for h in headers
+        },
+    }
+    return [
+        f"runs are not of one {name}: {'; '.join(sorted(values))}"
+        for name, values in facts.items()
+        if len(values) > 1
+    ]
+
+
+def _problems(run: str, results: Mapping[str, CompactResult], planned: Sequence[str]) -> list[str]:
+    """Return missing variants, unfinished runs, and failed cases."""
+    found = [f"{run}: has no results of {name}" for name in planned if name not in results]
+    if not all(result.header.complete for result in results.values()):
+        found.append(f"{run}: did not come to its end")
+    return found + [
+        f"{run}, {case.key}: {name} failed: {case.reason}"
+        for name, result in results.items()
+        for case in result.cases
+        if case.status is Status.FAILED
+    ]
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    add = commands.add_parser("measure", help="run the sweeps").add_argument
+    add("--vllm-source", type=Path, required=True, metavar="DIR",
+        help="an unpacked wheel of vLLM 0.33.0 (docs/vllm.md)")  # fmt: skip
+    add("--runs", type=Path, required=True, metavar="DIR", help="for run folders")
+    add("--cases", type=Path, metavar="FILE", help="lines CONFIG/CASE; default: all")
+    add("--shard", type=_shard, default=Shard(), metavar="I/N", help="a part of the cases")
+    add("--seconds", type=float, metavar="S", help="stop then, and keep what is done")
+    add("--device", choices=("auto", "cuda", "cpu"), default="cuda")
+    add("--resume", action="store_true", help="go on with what was begun")
+    add("--quick", action="store_true", help="few rounds, to see that it works")
+    add = commands.add_parser("pack", help="write samples, facts and page").add_argument
+    add("runs", type=Path, help="that `measure` was given")
+    add("--out", type=Path, required=True, metavar="DIR")
+    return parser.parse_args()
+
+
+def _shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

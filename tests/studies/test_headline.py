@@ -1,0 +1,444 @@
+"""`studies/headline.py` packs what the results say, and continues what was begun."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.factories import (
+    make_case,
+    make_failed_case,
+    make_measurement,
+    make_result,
+    make_rounds,
+)
+
+from bt_bench.base.errors import UsageError
+from bt_bench.config import dump_config
+from bt_bench.config.load import load_config
+from bt_bench.protocol import build_workload, record_of
+from bt_bench.report import render_document
+from bt_bench.results.files.folders import RunFolder
+from bt_bench.results.files.writing import write_result
+from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
+from bt_bench.suites.block_tables import operations as ops
+
+ROOT = Path(__file__).parents[2]
+MODULES = ("recompute", "headline_runs", "headline_page", "headline")
+FOLDERS = sorted(path.parent for path in (ROOT / "reports").rglob("samples.npz"))
+ROUNDS = 120
+
+CONFIG = """\
+name: made
+variants: [baseline, fused, one_launch_each, vllm]
+operations: [step]
+defaults: {workload: spread, max_num_reqs: 64, max_num_batched_tokens: 256, max_model_len: 256}
+cases:
+  - {name: first, requests: 5, tokens: 40, spread: power_law}
+  - {name: second, requests: 8, tokens: 8, groups: 2}
+  - {name: third, requests: 0, tokens: 0}
+"""
+CASES = ("first", "second", "third")
+# Host, from the begin of the call to the synchronisation, and device.
+ARMS = {
+    "baseline": (60.0, 70.0, 9.0),
+    "fused": (40.0, 30.0, 6.0),
+    "one_launch_each": (8.0, 14.0, 3.0),
+    "vllm": (148.0, 160.0, 12.0),
+}
+STAGE_US = 2.0
+
+
+@pytest.fixture(scope="module")
+def study():
+    """The modules of the study, under their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "studies"))
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+    for name in MODULES:
+        del sys.modules[name]
+
+
+def samples(us: float, arm: str) -> list[list[float]]:
+    """Rounds with a little noise of the arm's own, and one in ten that takes a tenth longer."""
+    own = 7 + list(ARMS).index(arm)
+    noise = [0.001 * (index % own) + (0.1 if index % 10 == 0 else 0.0) for index in range(ROUNDS)]
+    return [[us * (1 + each)] for each in noise]
+
+
+def case_of(arm: str, case, instances=3, **changes):
+    """A case of an arm."""
+    quantities = (Quantity.HOST_US, Quantity.STEP_US, Quantity.GPU_US)
+    made = [
+        make_measurement(
+            quantity, samples(us, arm)[: 30 if quantity is Quantity.GPU_US else ROUNDS]
+        )
+        for quantity, us in zip(quantities, ARMS[arm], strict=True)
+    ]
+    made.append(
+        make_measurement(Quantity.STAGE_US, [[STAGE_US + 0.001 * (i % 5)] for i in range(ROUNDS)])
+    )
+    workload = record_of(case.parameters, build_workload(case.parameters))
+    found = make_case(case.name, ops.STEP, workload=workload)
+    logged = {"rounds": make_rounds(ROUNDS, instances=instances), "measurements": made}
+    return found.model_copy(update=logged | changes)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes the run folder of a made-up sweep; `replaced` are cases by arm and name."""
+
+    def write(replaced=None, name="made", arms=tuple(ARMS), complete=True):
+        runs = tmp_path / "runs"
+        folder = runs / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+        for arm in arms:
+            cases = [
+                (replaced or {}).get((arm, case.name)) or case_of(arm, case)
+                for case in load_config(folder / "config.yaml").cases
+            ]
+            write_result(RunFolder(folder), make_result(arm, cases, complete=complete, run_id=name))
+        return runs
+
+    return write
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """The cases of the made-up sweep by name."""
+    path = tmp_path / "of-cases.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return {case.name: case for case in load_config(path).cases}
+
+
+# Packing
+
+
+def test_ratios_are_those_of_the_samples(study, written):
+    packed = study.headline.packed_of(written())
+    lines = [study.recompute.line(packed.samples, title) for title in study.recompute.LINES]
+    wanted = (15, 4, 162 / 16, 2, None)  # of baseline and fused, fused takes less
+    for found, value in zip(lines, wanted, strict=True):
+        assert set(found) == {f"made/{case}" for case in CASES}
+        if value is not None:
+            assert list(found.values()) == pytest.approx([value] * 3, rel=0.01)
+    assert packed.facts["verdicts"] == {
+        "host": {"FASTER": 3},
+        "gpu": {"FASTER": 3},
+        "whole": {"FASTER": 3},
+    }
+    assert packed.facts["problems"] == []
+
+
+def test_ratios_are_those_of_compare(study, written):
+    """The same question has the same answer by the command, over the same files."""
+    from bt_bench.analysis import Criteria, Matchup, Side, judge
+    from bt_bench.results import read_compact
+
+    runs = written()
+    packed = study.headline.packed_of(runs)
+    sides = [
+        Side(arm, read_compact(runs / "made" / f"{arm}.json"))
+        for arm in ("vllm", "one_launch_each")
+    ]
+    for what, metric in study.headline.METRICS.items():
+        judged = judge([Matchup(*sides)], Criteria(metrics=[metric.name])).judgements
+        assert len(judged) == 3
+        for each in judged:
+            ratio = study.recompute.times_less(packed.samples, f"made/{each.case} {what}")
+            assert ratio == pytest.approx(1 / each.ratio, rel=1e-6)
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_a_ratio_needs_three_instances(study, written, spec, instances):
+    few = case_of("one_launch_each", spec["first"], instances=instances)
+    theirs = case_of("vllm", spec["first"], instances=instances)
+    runs = written({("one_launch_each", "first"): few, ("vllm", "first"): theirs})
+    packed = study.headline.packed_of(runs)
+    assert study.recompute.times_less(packed.samples, "made/first host") is None
+    assert study.recompute.times_less(packed.samples, "made/second host") is not None
+
+
+def test_only_rounds_of_both_count(study):
+    both = np.array([[[1.0], [2.0], [np.nan], [4.0]], [[10.0], [20.0], [5.0], [np.nan]]])
+    data = {"a": both, "a instances": np.array([0, 1, 2, 3])}
+    assert study.recompute.times_less(data, "a") is None  # two rounds
+    both[1, 3] = 40.0
+    assert study.recompute.times_less(data, "a") == pytest.approx(10)
+    assert study.recompute.typical(data, "a", 0) == 2.0
+    assert study.recompute.typical({"a": both * np.nan}, "a", 0) == math.inf
+
+
+def test_steps_in_which_nothing_is_launched_are_left_out(study):
+    both = np.array([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], [[3.0, 0.0], [3.0, 0.0], [3.0, 0.0]]])
+    data = {"a": both, "a instances": np.arange(3)}
+    assert study.recompute.times_less(data, "a") == pytest.approx(3)
+    both[1, 0, 1] = 2.0  # the other arm launches something
+    assert study.recompute.times_less(data, "a") is None
+
+
+def test_tails_are_of_a_hundred_samples_or_more(study, written):
+    packed = study.headline.packed_of(written())
+    ours, theirs = packed.samples["made/first host"][:2, :, 0].astype(float)
+    late = [np.percentile(each / np.median(each), 99) for each in (ours, theirs)]
+    assert study.recompute.tail(packed.samples, "made/first host") == pytest.approx(
+        late[0] / late[1]
+    )
+    assert study.recompute.tail(packed.samples, "made/first gpu") is None  # of 30 rounds
+
+
+def test_what_vllm_does_not_support_is_missing_and_no_problem(study, written, spec):
+    unsupported = make_failed_case(
+        "third", ops.STEP, "lacks custom_outputs",
+        code=ReasonCode.UNSUPPORTED, status=Status.UNSUPPORTED,
+    )  # fmt: skip
+    packed = study.headline.packed_of(written({("vllm", "third"): unsupported}))
+    assert packed.facts["unsupported"] == ["made/third"]
+    assert packed.facts["problems"] == []
+    found = study.recompute.line(packed.samples, "GPU: times less than vLLM")
+    assert set(found) == {"made/first", "made/second"}
+
+
+def test_problems_are_told(study, written, spec):
+    failed = make_failed_case("second", ops.STEP, "wrong block table")
+    runs = written({("fused", "second"): failed}, arms=("fused", "one_launch_each"), complete=False)
+    problems = study.headline.packed_of(runs).facts["problems"]
+    assert problems == [
+        "made: has no results of baseline",
+        "made: has no results of vllm",
+        "made: did not come to its end",
+        "made, step/second: fused failed: wrong block table",
+    ]
+
+
+def test_runs_of_different_code_or_machines_are_not_packed_together(study, written):
+    runs = written()
+    written(name="other")
+    path = runs / "other" / "fused.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    result["environment"] |= {"commit": "f" * 40, "cpu": "another"}
+    path.write_text(json.dumps(result), encoding="utf-8")
+    problems = study.headline.packed_of(runs).facts["problems"]
+    assert [each.split(":")[0] for each in problems] == [
+        *["other"] * 3, "runs are not of one machine", "runs are not of one commit"
+    ]  # fmt: skip
+
+
+def test_nothing_at_all(study, tmp_path):
+    with pytest.raises(UsageError, match="has no results of sweeps"):
+        study.headline.packed_of(tmp_path)
+
+
+def test_files(study, written, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["headline.py", "pack", str(written()), "--out", str(out)])
+    assert study.headline.main() == 0
+    assert "3 cases beside vLLM" in capsys.readouterr().out
+    with np.load(out / "samples.npz") as stored:
+        assert study.headline.digest(stored) == digest_in(out)
+        page = study.headline_page.page(stored, json.loads((out / "facts.json").read_text()))
+    assert (out / "headline.md").read_text(encoding="utf-8") == render_document(page)
+    shown = " ".join(render_document(page).split())
+    assert "| host + stage: times less than vLLM | 15.02 | 15.02 | 15.02 | made/" in shown
+    assert "| nothing is written | 1 | 10.0 to 10.0 | 15.0 to 15.0, median 15.0 |" in shown
+    assert "bt-bench compare says of host: 3 FASTER" in shown
+
+
+def digest_in(folder: Path) -> str:
+    return json.loads((folder / "facts.json").read_text(encoding="utf-8"))["samples_sha256"]
+
+
+# What is in the repository
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "-".join(folder.parts[-2:]))
+def test_the_page_is_that_of_its_samples(study, folder):
+    assert (folder / "samples.npz").stat().st_size < 3_000_000
+    facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    with np.load(folder / "samples.npz") as stored:
+        data = dict(stored)
+    assert study.headline.digest(data) == facts["samples_sha256"]
+    page = render_document(study.headline_page.page(data, facts))
+    assert page == (folder / "headline.md").read_text(encoding="utf-8")
+
+
+def test_another_sample_is_found(study, written):
+    packed = study.headline.packed_of(written())
+    changed = dict(packed.samples)
+    changed["made/second gpu"] = changed["made/second gpu"].copy()
+    changed["made/second gpu"][1, 17, 0] *= 1.1
+    assert study.headline.digest(changed) != packed.facts["samples_sha256"]
+
+
+# Sweeps
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_shards_have_all_cases_once(study, count):
+    runs = study.headline_runs
+    shards = [runs.pieces_of(shard=runs.Shard(i, count)) for i in range(1, count + 1)]
+    names = [f"{p.spec.name}/{c.name}" for pieces in shards for p in pieces for c in p.spec.cases]
+    assert names == [
+        f"{name}/{case.name}" for name in runs.CONFIGS for case in load_config(name).cases
+    ]
+    seconds = [runs.seconds_of(pieces) for pieces in shards]
+    longest = max(runs.seconds_of([p]) / len(p.spec.cases) for pieces in shards for p in pieces)
+    assert max(seconds) - min(seconds) <= longest
+    folders = [piece.name for pieces in shards for piece in pieces]
+    assert len(set(folders)) == len(folders)
+
+
+def test_sweeps_are_brief_and_have_vllm(study):
+    runs = study.headline_runs
+    pieces = runs.pieces_of()
+    assert [piece.name for piece in pieces] == list(runs.CONFIGS)
+    for piece in pieces:
+        assert piece.spec.variants[-2:] == ["one_launch_each", "vllm"]
+        assert set(piece.spec.variants) <= set(study.headline.ARMS)
+        assert piece.spec.operations == [ops.STEP]
+        # Rounds are profiled in pairs of one instance, and a ratio needs three instances.
+        plan = piece.spec.plan
+        assert min(plan.instances, plan.profile_rounds // 2) >= 3
+        assert not plan.control
+    assert 600 < runs.seconds_of(pieces) < 1500
+
+
+def test_cases_can_be_chosen(study):
+    runs = study.headline_runs
+    hundred = (ROOT / "studies" / "hundred.txt").read_text(encoding="utf-8").split()
+    pieces = runs.pieces_of(hundred)
+    assert sum(len(piece.spec.cases) for piece in pieces) == len(set(hundred)) == 100
+    pieces = runs.pieces_of(["origin/small_batch_1grp"])
+    assert [(piece.name, len(piece.spec.cases)) for piece in pieces] == [("origin", 1)]
+    with pytest.raises(UsageError, match="origin/nothing is no case of shapes, origin"):
+        runs.pieces_of(["origin/nothing"])
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "a/b", "1/"])
+def test_what_is_no_shard(study, text):
+    with pytest.raises(ValueError, match=r"shard|invalid literal"):
+        study.headline_runs.Shard.parse(text)
+    assert study.headline_runs.Shard.parse("2/3") == study.headline_runs.Shard(2, 3)
+
+
+FAKE = """\
+import sys, time
+from pathlib import Path
+Path({log!r}).open("a").write(" ".join(sys.argv[1:]) + "\\n")
+if {hangs}:
+    time.sleep(60)
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def sweeps(study, tmp_path, monkeypatch):
+    """In place of `bt-bench sweep`, a program that notes what it was asked for."""
+    log = tmp_path / "log"
+
+    def fake(code=0, hangs=False):
+        path = tmp_path / "fake.py"
+        path.write_text(FAKE.format(log=str(log), code=code, hangs=hangs))
+
+        def command(program, _m, _module, *rest):
+            return [sys.executable, str(path), *rest]
+
+        popen = study.headline_runs.subprocess.Popen
+        monkeypatch.setattr(
+            study.headline_runs.subprocess,
+            "Popen",
+            lambda given, **options: popen(command(*given), **options),
+        )
+        return lambda: log.read_text().splitlines() if log.exists() else []
+
+    return fake
+
+
+def origin(study, *cases, **options):
+    return study.headline_runs.pieces_of(cases or ["origin/small_batch_1grp"], **options)
+
+
+def test_a_new_sweep(study, sweeps, tmp_path):
+    asked = sweeps()
+    runs = tmp_path / "runs"
+    assert study.headline_runs.run_pieces(origin(study), runs, ["--device", "cpu"]) == []
+    (line,) = asked()
+    assert line == f"sweep {runs}/origin.yaml --out {runs}/origin --device cpu"
+    spec = load_config(runs / "origin.yaml")
+    assert spec.model_copy(update={"suite": origin(study)[0].spec.suite}) == origin(study)[0].spec
+
+
+def begun(study, written, **options):
+    """A run folder of `origin`, with the config of its piece."""
+    runs = written(name="origin", **options)
+    text = dump_config(origin(study)[0].spec, runs / "origin")
+    (runs / "origin" / "config.yaml").write_text(text, encoding="utf-8")
+    return runs
+
+
+def test_a_sweep_that_was_begun_otherwise_is_not_taken_for_this_one(study, sweeps, written):
+    asked = sweeps()
+    runs = written(name="origin")
+    with pytest.raises(UsageError, match="origin is of other cases or another plan than"):
+        study.headline_runs.run_pieces(origin(study), runs, [], resume=True)
+    runs = begun(study, lambda **_: runs)
+    with pytest.raises(UsageError, match="origin is of other cases or another plan than"):
+        study.headline_runs.run_pieces(origin(study, quick=True), runs, [], resume=True)
+    assert asked() == []
+
+
+def test_a_sweep_that_was_begun(study, sweeps, written):
+    asked = sweeps()
+    runs = begun(study, written, complete=False)
+    with pytest.raises(UsageError, match=r"origin exists, .* pass --resume"):
+        study.headline_runs.run_pieces(origin(study), runs, [])
+    assert asked() == []
+    assert study.headline_runs.run_pieces(origin(study), runs, [], resume=True) == []
+    assert asked() == [f"sweep --resume {runs}/origin"]
+
+
+def test_a_folder_without_a_run(study, sweeps, tmp_path):
+    asked = sweeps()
+    folder = tmp_path / "runs" / "origin"
+    folder.mkdir(parents=True)
+    assert study.headline_runs.run_pieces(origin(study), folder.parent, [], resume=True) == []
+    assert len(asked()) == 1  # anew, as nothing was there
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    with pytest.raises(UsageError, match="origin is not a run folder"):
+        study.headline_runs.run_pieces(origin(study), folder.parent, [], resume=True)
+    assert (folder / "precious.txt").is_file()
+
+
+def test_a_sweep_that_is_complete_is_not_run_again(study, sweeps, written):
+    asked = sweeps()
+    assert (
+        study.headline_runs.run_pieces(origin(study), begun(study, written), [], resume=True) == []
+    )
+    assert asked() == []
+
+
+def test_a_sweep_that_fails(study, sweeps, tmp_path):
+    sweeps(code=70)
+    problems = study.headline_runs.run_pieces(origin(study), tmp_path / "runs", [])
+    assert problems == ["origin: bt-bench sweep ended with 70"]
+    sweeps(code=5)  # a case failed, which the results say
+    assert study.headline_runs.run_pieces(origin(study), tmp_path / "others", []) == []
+
+
+def test_the_time_is_up(study, sweeps, tmp_path):
+    asked = sweeps(hangs=True)
+    pieces = origin(study, "origin/small_batch_1grp", "features/decode_plain")
+    problems = study.headline_runs.run_pieces(pieces, tmp_path / "runs", [], limit_s=1.0)
+    assert problems == [
+        "origin: stopped after 1 s; go on with --resume",
+        "features: not begun, since the time is up; go on with --resume",
+    ]
+    assert len(asked()) == 1
