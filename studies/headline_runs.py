@@ -109,7 +109,8 @@ def pieces_of(
     Raises:
         UsageError: for a chosen case that no config has.
     """
-    specs = [_spec(name, chosen, quick) for name in CONFIGS]
+    configs = {each.partition("/")[0] for each in chosen} or CONFIGS
+    specs = [_spec(name, chosen, quick) for name in CONFIGS if name in configs]
     unknown = {*chosen} - {f"{spec.name}/{case.name}" for spec in specs for case in spec.cases}
     if unknown:
         raise UsageError(f"{min(unknown)} is no case of {', '.join(CONFIGS)}; expected CONFIG/CASE")
