@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -148,6 +148,18 @@ def single_step_workload(
     return Workload(layout, parameters.idx_mapping_dtype, setup, (step,), parameters.custom_outputs)
 
 
+def validate_counts(parameters: TableParameters, requests: int, tokens: int) -> None:
+    """Refuse more requests or tokens than the tables have room for.
+
+    Raises:
+        UsageError: naming parameter, value and limit.
+    """
+    for name, count, limit in _limits(requests, tokens):
+        most = getattr(parameters, limit)
+        if count > most:
+            raise UsageError(f"'{name}' is {count}; expected at most '{limit}', {most}")
+
+
 def validate_dummy_requests(
     parameters: TableParameters, dummies: int, requests: int, tokens: int
 ) -> None:
@@ -156,16 +168,19 @@ def validate_dummy_requests(
     Raises:
         UsageError: naming parameter, value and limit.
     """
-    for what, count, limit in (
-        ("requests", requests, "max_num_reqs"),
-        ("tokens", tokens, "max_num_batched_tokens"),
-    ):
+    for what, count, limit in _limits(requests, tokens):
         most = getattr(parameters, limit)
         if count + dummies > most:
             raise UsageError(
                 f"'dummy_requests' is {dummies}, of one token each, beside {count} {what}; "
                 f"expected at most '{limit}' in all, {most}"
             )
+
+
+def _limits(requests: int, tokens: int) -> Iterator[tuple[str, int, str]]:
+    """Yield name, count, and name of the limit, of requests and of tokens."""
+    yield "requests", requests, "max_num_reqs"
+    yield "tokens", tokens, "max_num_batched_tokens"
 
 
 def step_of_requests(

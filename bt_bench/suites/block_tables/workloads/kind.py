@@ -9,7 +9,7 @@ from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layo
 from bt_bench.suites.block_tables.workloads.describe import Description, describe_built
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
 from bt_bench.suites.block_tables.workloads.workload import Workload
-from bt_kernels.layout import CUSTOM_OUTPUTS
+from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS
 
 
 class WorkloadParameters(TableParameters, CommonParameters):
@@ -23,7 +23,11 @@ class WorkloadParameters(TableParameters, CommonParameters):
     def features(self) -> frozenset[str]:
         """See the base class."""
         features = set(layout_of(self).features)
-        return frozenset(features | {CUSTOM_OUTPUTS} if self.custom_outputs else features)
+        if getattr(self, "dummy_requests", 0):
+            features.add(DUMMY_REQUESTS)
+        if self.custom_outputs:
+            features.add(CUSTOM_OUTPUTS)
+        return frozenset(features)
 
     def num_bytes(self) -> int:
         """See the base class: tables and slots of one variant."""

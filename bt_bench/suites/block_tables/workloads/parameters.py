@@ -22,6 +22,10 @@ BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 BlockSizes = Annotated[list[BlockSize], Field(min_length=1, max_length=MAX_GROUPS)]
 Reach = Annotated[int, Field(ge=0, le=MAX_MODEL_LEN)]
 Reaches = Annotated[list[Reach], Field(min_length=1, max_length=MAX_GROUPS)]
+DummyRequests = Annotated[
+    int,
+    Field(ge=0, le=MAX_REQS, description="further requests, of one token and no row each"),
+]
 GroupIndex = Annotated[int, Field(ge=0, le=MAX_GROUPS - 1)]
 
 MODEL_PRESETS: dict[str, list[int]] = {

@@ -30,10 +30,14 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     validate_dummy_requests,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
-from bt_bench.suites.block_tables.workloads.parameters import MAX_MODEL_LEN, MAX_REQS, MAX_TOKENS
+from bt_bench.suites.block_tables.workloads.parameters import (
+    MAX_MODEL_LEN,
+    MAX_REQS,
+    MAX_TOKENS,
+    DummyRequests,
+)
 from bt_bench.suites.block_tables.workloads.steps import Int64Array
 from bt_bench.suites.block_tables.workloads.workload import Workload
-from bt_kernels.layout import DUMMY_REQUESTS
 
 _MOST_MOVES = 10_000
 
@@ -63,43 +67,32 @@ class BatchParameters(WorkloadParameters):
         le=MAX_REQS,
         description="decoding rows moved to a block boundary, which makes exactly so many written",
     )
-    dummy_requests: int = Field(
-        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
-    )
+    dummy_requests: DummyRequests = 0
     mapping: Literal["identity", "shuffled"] = "shuffled"
 
     def check(self) -> None:
         """See the base class."""
-        validate_batch(self)
+        _validate_counts(self)
+        _validate_lengths(self)
+        if self.staged_writes is not None:
+            _validate_staged_writes(self, self.staged_writes)
 
     def build(self) -> Workload:
         """See the base class."""
-        return build_batch(self)
-
-    @property
-    def features(self) -> frozenset[str]:
-        """See the base class."""
-        return super().features | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
+        generator = np.random.default_rng(self.seed)
+        starts = np.concatenate((_decode_starts(self, generator), _prefill_starts(self, generator)))
+        counts = np.full(len(starts), self.tokens_per_request, dtype=np.int64)
+        counts[self.requests :] = self.prefill_tokens
+        rows = choose_rows(len(starts), self, self.mapping == "shuffled", generator)
+        sizes = tokens_per_block(self)
+        held = blocks_for(starts, sizes)
+        new = blocks_for(starts + counts, sizes) - held
+        staged = stage_rows(rows, held, new, generator)
+        return single_step_workload(self, self.dummy_requests, rows, starts, counts, staged)
 
     def num_prefills(self) -> int:
         """See the base class."""
         return self.prefills
-
-
-def build_batch(parameters: BatchParameters) -> Workload:
-    """Build the step that `BatchParameters` describes."""
-    generator = np.random.default_rng(parameters.seed)
-    starts = np.concatenate(
-        (_decode_starts(parameters, generator), _prefill_starts(parameters, generator))
-    )
-    counts = np.full(len(starts), parameters.tokens_per_request, dtype=np.int64)
-    counts[parameters.requests :] = parameters.prefill_tokens
-    rows = choose_rows(len(starts), parameters, parameters.mapping == "shuffled", generator)
-    sizes = tokens_per_block(parameters)
-    held = blocks_for(starts, sizes)
-    new = blocks_for(starts + counts, sizes) - held
-    staged = stage_rows(rows, held, new, generator)
-    return single_step_workload(parameters, parameters.dummy_requests, rows, starts, counts, staged)
 
 
 def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) -> Int64Array:
@@ -170,18 +163,6 @@ def _sizes_text(parameters: BatchParameters) -> str:
     sizes = ", ".join(map(str, sorted(set(parameters.block_sizes()))))
     ranks = f" on each of {parameters.cp_size} ranks" if parameters.cp_size > 1 else ""
     return f"block size {sizes}{ranks}"
-
-
-def validate_batch(parameters: BatchParameters) -> None:
-    """Refuse parameters that do not go together, without building anything.
-
-    Raises:
-        UsageError: naming parameter, value and limit.
-    """
-    _validate_counts(parameters)
-    _validate_lengths(parameters)
-    if parameters.staged_writes is not None:
-        _validate_staged_writes(parameters, parameters.staged_writes)
 
 
 def _validate_counts(parameters: BatchParameters) -> None:

@@ -22,13 +22,18 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     single_step_workload,
     stage_rows,
     tokens_per_block,
+    validate_counts,
     validate_dummy_requests,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
-from bt_bench.suites.block_tables.workloads.parameters import MAX_MODEL_LEN, MAX_REQS, MAX_TOKENS
+from bt_bench.suites.block_tables.workloads.parameters import (
+    MAX_MODEL_LEN,
+    MAX_REQS,
+    MAX_TOKENS,
+    DummyRequests,
+)
 from bt_bench.suites.block_tables.workloads.steps import Int64Array
 from bt_bench.suites.block_tables.workloads.workload import Workload
-from bt_kernels.layout import DUMMY_REQUESTS
 
 FEW_ROWS = 8
 LONG_ROWS = 2
@@ -63,39 +68,44 @@ class SpreadParameters(WorkloadParameters):
     written_ids: int = Field(
         default=1, ge=1, le=MAX_MODEL_LEN, description="block ids in each written row and group"
     )
-    dummy_requests: int = Field(
-        default=0, ge=0, le=MAX_REQS, description="further requests, of one token and no row each"
-    )
+    dummy_requests: DummyRequests = 0
     mapping: Literal["identity", "shuffled"] = "shuffled"
 
     def check(self) -> None:
         """See the base class."""
-        validate_spread(self)
+        requests, tokens = self.requests, self.tokens
+        validate_counts(self, requests, tokens)
+        if tokens and not requests:
+            raise UsageError(f"'tokens' is {tokens} and 'requests' is 0; expected no tokens either")
+        if _longest(self) > self.max_model_len:
+            raise UsageError(
+                f"'longest' is {self.longest}; expected at most 'max_model_len', "
+                f"{self.max_model_len}"
+            )
+        most_tokens = int(token_counts(self).max(initial=0))
+        if most_tokens > self.max_model_len:
+            raise UsageError(
+                f"'tokens' is {tokens}, and 'spread' {self.spread!r} gives {most_tokens} to "
+                f"one of {requests} requests; expected at most 'max_model_len' for each, "
+                f"{self.max_model_len}"
+            )
+        _validate_writes(self)
+        validate_dummy_requests(self, self.dummy_requests, requests, tokens)
 
     def build(self) -> Workload:
         """See the base class."""
-        return build_spread(self)
-
-    @property
-    def features(self) -> frozenset[str]:
-        """See the base class."""
-        return super().features | ({DUMMY_REQUESTS} if self.dummy_requests else frozenset())
-
-
-def build_spread(parameters: SpreadParameters) -> Workload:
-    """Build the step that `SpreadParameters` describes."""
-    generator = np.random.default_rng(parameters.seed)
-    counts = token_counts(parameters)
-    requests = parameters.requests
-    rising = (np.arange(requests, dtype=np.int64) + 1) * _longest(parameters) // max(requests, 1)
-    lengths = np.maximum(rising, counts)
-    rows = choose_rows(requests, parameters, parameters.mapping == "shuffled", generator)
-    blocks = blocks_for(lengths, tokens_per_block(parameters))
-    new = _written(parameters, blocks)
-    staged = stage_rows(rows, blocks - new, new, generator)
-    return single_step_workload(
-        parameters, parameters.dummy_requests, rows, lengths - counts, counts, staged
-    )
+        generator = np.random.default_rng(self.seed)
+        counts = token_counts(self)
+        requests = self.requests
+        rising = (np.arange(requests, dtype=np.int64) + 1) * _longest(self) // max(requests, 1)
+        lengths = np.maximum(rising, counts)
+        rows = choose_rows(requests, self, self.mapping == "shuffled", generator)
+        blocks = blocks_for(lengths, tokens_per_block(self))
+        new = _written(self, blocks)
+        staged = stage_rows(rows, blocks - new, new, generator)
+        return single_step_workload(
+            self, self.dummy_requests, rows, lengths - counts, counts, staged
+        )
 
 
 def token_counts(parameters: SpreadParameters) -> Int64Array:
@@ -132,35 +142,6 @@ def _written(parameters: SpreadParameters, blocks: Int64Array) -> Int64Array:
 
 def _longest(parameters: SpreadParameters) -> int:
     return parameters.max_model_len if parameters.longest is None else parameters.longest
-
-
-def validate_spread(parameters: SpreadParameters) -> None:
-    """Refuse parameters that do not go together, without building anything.
-
-    Raises:
-        UsageError: naming parameter, value and limit.
-    """
-    requests, tokens = parameters.requests, parameters.tokens
-    for name, limit in (("requests", "max_num_reqs"), ("tokens", "max_num_batched_tokens")):
-        value, most = getattr(parameters, name), getattr(parameters, limit)
-        if value > most:
-            raise UsageError(f"'{name}' is {value}; expected at most '{limit}', {most}")
-    if tokens and not requests:
-        raise UsageError(f"'tokens' is {tokens} and 'requests' is 0; expected no tokens either")
-    if _longest(parameters) > parameters.max_model_len:
-        raise UsageError(
-            f"'longest' is {parameters.longest}; expected at most 'max_model_len', "
-            f"{parameters.max_model_len}"
-        )
-    most_tokens = int(token_counts(parameters).max(initial=0))
-    if most_tokens > parameters.max_model_len:
-        raise UsageError(
-            f"'tokens' is {tokens}, and 'spread' {parameters.spread!r} gives {most_tokens} to "
-            f"one of {requests} requests; expected at most 'max_model_len' for each, "
-            f"{parameters.max_model_len}"
-        )
-    _validate_writes(parameters)
-    validate_dummy_requests(parameters, parameters.dummy_requests, requests, tokens)
 
 
 def _validate_writes(parameters: SpreadParameters) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,9 +28,12 @@ from bt_bench.suites.block_tables.workloads.describe import (
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
 from bt_bench.suites.block_tables.workloads.serving.limits import fit_lengths, validate_trace
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
-from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler
+from bt_bench.suites.block_tables.workloads.serving.scheduler import (
+    Scheduler,
+    iterate_steps,
+)
 from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
-from bt_bench.suites.block_tables.workloads.steps import Int64Array, Step
+from bt_bench.suites.block_tables.workloads.steps import Int64Array
 from bt_bench.suites.block_tables.workloads.workload import Workload
 
 
@@ -90,61 +94,45 @@ class TraceParameters(WorkloadParameters, ServingParameters):
 
     def build(self) -> Workload:
         """See the base class; reads the trace."""
-        return _build_from_trace(self)
+        window = self.window
+        start = _known_start(window)
+        if start is None:
+            start = first_step(window, tokens_per_step(self))
+        scheduler = Scheduler(self)
+        while scheduler.num_steps < start and scheduler.advance():
+            pass
+        setup = scheduler.live_rows()
+        steps = tuple(islice(iterate_steps(scheduler), window.steps))
+        if len(steps) < window.steps:
+            raise _beyond_the_end(window, start, scheduler.num_steps)
+        return Workload(layout_of(self), self.idx_mapping_dtype, setup, steps, self.custom_outputs)
 
     def describe(self, workload: Workload | None = None) -> Description:
         """See the base class; runs the scheduler over the whole trace."""
-        return _describe_trace(self)
-
-
-def _build_from_trace(parameters: TraceParameters) -> Workload:
-    window = parameters.window
-    start = _known_start(window)
-    if start is None:
-        start = first_step(window, tokens_per_step(parameters))
-    scheduler = Scheduler(parameters)
-    while scheduler.num_steps < start and scheduler.advance():
-        pass
-    setup = scheduler.live_rows()
-    steps: list[Step] = []
-    while len(steps) < window.steps and scheduler.advance():
-        steps.append(scheduler.step())
-    if len(steps) < window.steps:
-        raise _beyond_the_end(window, start, scheduler.num_steps)
-    return Workload(
-        layout_of(parameters),
-        parameters.idx_mapping_dtype,
-        setup,
-        tuple(steps),
-        parameters.custom_outputs,
-    )
-
-
-def _describe_trace(parameters: TraceParameters) -> Description:
-    scheduler = Scheduler(parameters)
-    tally = Tally(layout_of(parameters))
-    while scheduler.advance():
-        tally.add(scheduler.batch)
-    start = first_step(parameters.window, tally.tokens())
-    pool = scheduler.pool
-    return Description(
-        kind=parameters.workload,
-        **sizes_of(layout_of(parameters), parameters.features),
-        requests_served=scheduler.num_finished,
-        steps=tally.figures(),
-        block_allocations=pool.num_allocations,
-        block_reuse=pool.num_allocations / pool.num_distinct,
-        peak_blocks_in_use=pool.peak_in_use,
-        trace=TraceFigures(
-            simulated_s=scheduler.clock_s,
-            requests_truncated=scheduler.num_truncated,
-            preemptions=scheduler.num_preempted,
-            pool_blocks=pool.num_blocks,
-            window_name=parameters.window.name,
-            window_start=start,
-            window=_window_figures(parameters, start),
-        ),
-    )
+        scheduler = Scheduler(self)
+        tally = Tally(layout_of(self))
+        while scheduler.advance():
+            tally.add(scheduler.batch)
+        start = first_step(self.window, tally.tokens())
+        pool = scheduler.pool
+        return Description(
+            kind=self.workload,
+            **sizes_of(layout_of(self), self.features),
+            requests_served=scheduler.num_finished,
+            steps=tally.figures(),
+            block_allocations=pool.num_allocations,
+            block_reuse=pool.num_allocations / pool.num_distinct,
+            peak_blocks_in_use=pool.peak_in_use,
+            trace=TraceFigures(
+                simulated_s=scheduler.clock_s,
+                requests_truncated=scheduler.num_truncated,
+                preemptions=scheduler.num_preempted,
+                pool_blocks=pool.num_blocks,
+                window_name=self.window.name,
+                window_start=start,
+                window=_window_figures(self, start),
+            ),
+        )
 
 
 def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
