@@ -28,16 +28,9 @@ FAR = (2**24, 2**31, 2**32, 2**40, 2**62)
 def edges_of(count: int) -> list[int]:
     """Return places in a batch: its ends, its middle, and around the ends of likely parts."""
     parts = [*range(32, 97, 32), *(128, 256, 512, 768, 1024, 2048)]
-    about = [
-        0,
-        1,
-        2,
-        count // 2,
-        count - 1,
-        count - 2,
-        *(at + by for at in parts for by in (-1, 0)),
-    ]
-    return sorted({at for at in about if 0 <= at < count})
+    about = {0, 1, 2, count // 2, count - 1, count - 2}
+    about |= {at + by for at in parts for by in (-1, 0)}
+    return sorted(at for at in about if 0 <= at < count)
 
 
 @dataclass
@@ -163,9 +156,8 @@ class Batches:
         reqs, tokens = len(batch.rows), int(batch.starts[-1])
         ways = ["int64"] * bool((batch.rows < 2**31).all())
         ways += ["row"] * 4 * bool(reqs) + ["position"] * 3 * bool(tokens)
-        ways += ["start"] * 2 * (reqs > 1 and tokens > 0) + ["computed"] * (
-            2 * (batch.computed is not None)
-        )
+        ways += ["start"] * 2 * (reqs > 1 and tokens > 0)
+        ways += ["computed"] * 2 * (batch.computed is not None)
         ways += ["reqs"] * (batch.reqs < layout.max_num_reqs)
         ways += ["tokens"] * (batch.tokens < layout.max_num_batched_tokens)
         match ways[int(rng.integers(len(ways)))]:

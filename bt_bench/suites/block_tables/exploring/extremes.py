@@ -6,10 +6,9 @@ and ids cost little. A large batch therefore has few steps, and many groups only
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from bt_bench.suites.block_tables.exploring.calls import (
     BOTH,
@@ -32,25 +31,6 @@ from bt_bench.suites.block_tables.exploring.themes import (
 )
 
 
-@dataclass(frozen=True)
-class Extreme:
-    """A scenario that every run plays.
-
-    Args:
-        name: the extreme that it reaches.
-        plan: makes its plan.
-    """
-
-    name: str
-    plan: Callable[[], Plan]
-
-    def drawn(self) -> Plan:
-        """Return the plan, named after the extreme."""
-        plan = self.plan()
-        plan.theme = self.name
-        return plan
-
-
 def _rows(rows: int, *ways: tuple[str, ...], starts: str | None = None) -> Plan:
     """Plan a batch of all rows in each of the ways, then a small one if that is not too dear."""
     shape = Shape(groups=1, rows=rows, tokens=2 * rows + 150, options=0.2)
@@ -58,36 +38,29 @@ def _rows(rows: int, *ways: tuple[str, ...], starts: str | None = None) -> Plan:
     return _large(shape, *given, *([Given(3, ways=EAGER)] if rows < 200 else []))
 
 
-def _large(shape: Shape, *given: Given) -> Plan:
-    return Plan("", (shape,), len(given), given, prompts=True, refused=0.0, state=0.0, captured=0.0)
+def _plan(shape: Shape, *given: Given, **options: Any) -> Plan:
+    """Plan these steps, and by default no others; `_named` gives the plan its theme."""
+    return Plan("", (shape,), given=given, **{"steps": len(given)} | options)
+
+
+def _large(shape: Shape, *given: Given, **options: Any) -> Plan:
+    quiet = {"prompts": True, "refused": 0.0, "state": 0.0, "captured": 0.0}
+    return _plan(shape, *given, **quiet | options)
 
 
 def _rows_and_tokens(rows: int, tokens: int) -> Plan:
     """Plan whole steps of large batches whose tokens belong to few requests."""
     shape = Shape(groups=1, rows=rows, tokens=tokens, options=0.2)
-    given = (
-        Given(rows, tokens, EAGER, "few"),
-        Given(rows // 2, tokens // 2, EAGER, "ends"),
-    )
-    return _large(shape, *given)
+    halves = Given(rows // 2, tokens // 2, EAGER, "ends")
+    return _large(shape, Given(rows, tokens, EAGER, "few"), halves)
 
 
-def _rows_and_groups(rows: int, groups: int, tokens: int, *ways: tuple[str, ...]) -> Plan:
-    """Plan batches of long requests before short ones."""
+def _rows_and_groups(
+    rows: int, groups: int, reqs: int, tokens: int, way: tuple[str, ...], padded: int | None = None
+) -> Plan:
+    """Plan a batch of long requests before short ones; perhaps padded with further rows."""
     shape = Shape(groups=groups, rows=rows, tokens=tokens, options=0.2, cp=False)
-    return _large(shape, *[Given(rows, tokens, way, "mates") for way in ways])
-
-
-def _rows_of_groups_padded(rows: int, groups: int, reqs: int, *ways: tuple[str, ...]) -> Plan:
-    """Plan batches padded to all rows, most of them behind the requests."""
-    shape = Shape(groups=groups, rows=rows, tokens=300, options=0.2, cp=False)
-    return _large(shape, *[Given(reqs, 300, way, "mates", padded=rows) for way in ways])
-
-
-def _captured_of_groups(rows: int, groups: int, reqs: int) -> Plan:
-    """Plan a captured step of many rows, few of them in the batch."""
-    shape = Shape(groups=groups, rows=rows, tokens=600, options=0.2, cp=False)
-    return _large(shape, Given(reqs, 600, CAPTURED, "mates", padded=reqs))
+    return _large(shape, Given(reqs, tokens, way, "mates", padded=padded))
 
 
 def _rows_and_width(rows: int, width: int) -> Plan:
@@ -105,19 +78,18 @@ def _rows_and_cp(rows: int) -> Plan:
 def _groups(groups: int) -> Plan:
     shape = Shape(groups=groups, rows=3, options=0.7)
     given = (Given(2, ways=EAGER), Given(1, ways=TOGETHER), Given(0, ways=EAGER))
-    return Plan("", (shape,), len(given), given, batch=2, refused=0.0, state=0.0, captured=0.0)
+    return _large(shape, *given, batch=2, prompts=False)
 
 
 def _groups_and_width(groups: int, width: int) -> Plan:
     shape = Shape(groups=groups, rows=2, width=width, tokens=40, options=0.5)
     wide, again = Given(2, ways=EAGER, ids=width // 3), Given(2, ways=EAGER)
-    plan = _few(shape, wide, Given(2, ways=APART), again)
-    plan.column = width
-    return plan
+    return _few(shape, wide, Given(2, ways=APART), again, column=width)
 
 
-def _few(shape: Shape, *given: Given) -> Plan:
-    return Plan("", (shape,), len(given), given, batch=2, prompts=True, refused=0.0, state=0.1)
+def _few(shape: Shape, *given: Given, **options: Any) -> Plan:
+    small = {"batch": 2, "prompts": True, "refused": 0.0, "state": 0.1}
+    return _plan(shape, *given, **small | options)
 
 
 def _far_columns(width: int) -> Plan:
@@ -129,9 +101,8 @@ def _far_columns(width: int) -> Plan:
         Given(1, ways=APART, writes=1, ids=width // 3),
         Given(1, ways=EAGER, writes=1, ids=2**15 + 9),  # more than a signed 16-bit integer counts
     )
-    plan = _few(shape, *given)
-    plan.column = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
-    return plan
+    columns = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
+    return _few(shape, *given, column=columns)
 
 
 def _odd_blocks() -> Plan:
@@ -145,9 +116,8 @@ def _sets(count: int) -> Plan:
     """Plan gathers into `count` sets of the caller's outputs, then into the first ones again."""
     shape = Shape(groups=2, rows=3, tokens=6, width=5, options=0.1)
     sets = [*range(3, 3 + count), 3, 4, 5]
-    plan = _few(shape, *[Given(2, ways=(GATHER,), out=one, writes=1, ids=1) for one in sets])
-    plan.state = plan.captured = 0.0  # new tables would have seen none of these sets
-    return plan
+    given = [Given(2, ways=(GATHER,), out=one, writes=1, ids=1) for one in sets]
+    return _few(shape, *given, state=0.0, captured=0.0)  # new tables would have seen no set
 
 
 def _beyond_the_layout(tokens: int, *counts: int) -> Plan:
@@ -172,38 +142,31 @@ def _waiting(width: int, groups: int) -> Plan:
     few = Given(3, ways=EAGER, writes=3, ids=1, overwrite=True)
     shorter = [(full, replace(few, ways=way)) for way in ways]
     longer = [(few, Given(3, ways=way, writes=2, ids=width // 3, overwrite=False)) for way in ways]
-    plan = _few(shape, *chain.from_iterable(shorter + longer))
-    plan.state, plan.captured, plan.redirect, plan.full = 0.0, 0.0, 0.0, 0.0
-    return plan
+    given = chain.from_iterable(shorter + longer)
+    return _few(shape, *given, state=0.0, captured=0.0, redirect=0.0, full=0.0)
 
 
 def _appends_and_overwrites(writes: int, rows: int, width: int) -> Plan:
     """Plan rows that get ids in turn, some many times, between long writes that overwrite."""
     shape = Shape(groups=1, rows=rows, tokens=20, width=width, options=0.2)
     given = [Given(rows, ways=way, writes=writes) for way in (EAGER, APART, CAPTURED, EAGER)]
-    plan = _few(shape, *given)
-    plan.overwrite, plan.full, plan.stage = 0.35, 0.4, 1.0
-    return plan
+    return _few(shape, *given, overwrite=0.35, full=0.4, stage=1.0)
 
 
 def _outputs(groups: int) -> Plan:
     """Plan calls, most of them into the caller's outputs: one set, another, or parts of both."""
     shape = Shape(groups=groups, rows=4, tokens=20)
     given = [Given(3, ways=(GATHER,), out=one, writes=2, ids=1) for one in (0, MIXED, 1, MIXED, 0)]
-    plan = Plan("", (shape,), 13, tuple(given), batch=3, custom=0.8, refused=0.0, kept=0.9)
-    plan.state = plan.captured = 0.0
-    return plan
+    options = {"custom": 0.8, "kept": 0.9, "refused": 0.0, "state": 0.0, "captured": 0.0}
+    return _plan(shape, *given, steps=13, batch=3, **options)
 
 
 def _short_rows(width: int) -> Plan:
     """Plan wide tables of short rows, with dummies at the end of the batch."""
     shape = Shape(groups=1, rows=30, width=width, tokens=60, options=0.1)
-    given = [
-        Given(reqs, ways=EAGER, dummy_last=True, writes=2, ids=1) for reqs in (13, 15, 16, 19, 3)
-    ]
-    plan = _large(shape, *given)
-    plan.short = True
-    return plan
+    sizes = (13, 15, 16, 19, 3)
+    given = [Given(reqs, ways=EAGER, dummy_last=True, writes=2, ids=1) for reqs in sizes]
+    return _large(shape, *given, short=True)
 
 
 def _width(width: int) -> Plan:
@@ -214,9 +177,8 @@ def _width(width: int) -> Plan:
         Given(3, ways=EAGER),
         Given(2, ways=CAPTURED),
     ]
-    plan = _few(shape, *given[: 4 if width < 2_000 else 3])
-    plan.column = width  # where rows are about to arrive
-    return plan
+    # Rows are about to arrive at the last column.
+    return _few(shape, *given[: 4 if width < 2_000 else 3], column=width)
 
 
 def _tokens(tokens: int) -> Plan:
@@ -265,13 +227,8 @@ def _spreads(*starts: str) -> Plan:
 
 def _cp(ranks: int, groups: int) -> Plan:
     shape = Shape(groups=groups, cp=True, ranks=ranks, rows=4)
-    return Plan(
-        "",
-        (shape,),
-        4,
-        (Given(4, ways=EAGER), Given(3, ways=APART), Given(2, ways=TOGETHER), Given(4, ways=EAGER)),
-        batch=3,
-    )
+    reqs_and_ways = ((4, EAGER), (3, APART), (2, TOGETHER), (4, EAGER))
+    return _plan(shape, *[Given(reqs, ways=way) for reqs, way in reqs_and_ways], batch=3)
 
 
 def _positions(
@@ -306,7 +263,7 @@ def _writes(writes: int, rows: int, width: int, groups: int = 1) -> Plan:
         Given(3, ways=TOGETHER, writes=writes // 8),
         Given(2, ways=CAPTURED, writes=max(9, writes * 3 // 5)),
     )
-    return Plan("", (shape,), 3, given, batch=2, captured=0.0)
+    return _plan(shape, *given, batch=2, captured=0.0)
 
 
 def _records(*counts: int) -> Plan:
@@ -352,9 +309,8 @@ def _long(steps: int) -> Plan:
     )
     ended = [Given(4, ways=EAGER)] * 52
     between = [Given(ways=EAGER)] * (steps - len(begun) - len(ended))
-    given = (*begun, *between, *ended)
-    plan = Plan("", (shape,), steps, given, batch=3, writes=1, ways=(EAGER,), state=0.0)
-    plan.idle, plan.refused, plan.captured, plan.stage, plan.busy = 0.85, 0.0, 0.0, 1.0, 1
+    plan = _plan(shape, *begun, *between, *ended, batch=3, writes=1, busy=1, ways=(EAGER,))
+    plan.idle, plan.stage, plan.refused, plan.captured, plan.state = 0.85, 1.0, 0.0, 0.0, 0.0
     # The written row becomes the longest, and then short again.
     plan.full, plan.overwrite = 0.01, 0.03
     return plan
@@ -371,16 +327,14 @@ def _stale(steps: int) -> Plan:
         Given(2, ways=APART, writes=2, ids=1, overwrite=True),
     )
     between = [Given(2, 2, EAGER, padded=2)] * (steps - len(begun))
-    plan = _few(shape, *begun, *between)
-    plan.writes, plan.busy, plan.stage, plan.state, plan.captured = 1, 1, 1.0, 0.0, 0.0
-    return plan
+    options = {"writes": 1, "busy": 1, "stage": 1.0, "state": 0.0, "captured": 0.0}
+    return _few(shape, *begun, *between, **options)
 
 
 def _far_rows(rows: int) -> Plan:
     """Plan a table of many rows, and use the ones beside powers of two."""
     shape = Shape(groups=1, rows=rows, width=4, tokens=40, options=0.2)
-    few = _few(
-        shape,
+    given = (
         Given(9, ways=EAGER, writes=9, ids=1),
         Given(12, ways=EAGER, writes=12, ids=3),
         Given(5, ways=APART, writes=9),
@@ -389,115 +343,116 @@ def _far_rows(rows: int) -> Plan:
         Given(7, ways=CAPTURED, writes=9),
     )
     beside = [2**bits + by for bits in (8, 12, 13, 14, 15) for by in (-1, 0, 9)]
-    few.rows = (0, *[row for row in beside if row < rows], rows - 1)
-    few.state = few.captured = 0.0
-    return few
+    used = (0, *[row for row in beside if row < rows], rows - 1)
+    return _few(shape, *given, rows=used, state=0.0, captured=0.0)
 
 
 def _interleaved(steps: int) -> Plan:
     """Plan steps with writes, steps without, and applies in between, of the same few rows."""
     shape = Shape(groups=1, rows=2, tokens=4, width=30, options=0.1)
-    plan = Plan("", (shape,), steps, batch=2, writes=1, ways=(EAGER, EAGER, ("apply",), TOGETHER))
+    plan = _plan(shape, steps=steps, batch=2, writes=1, ways=(EAGER, EAGER, ("apply",), TOGETHER))
     plan.refused, plan.captured, plan.state, plan.stage, plan.again = 0.0, 0.0, 0.02, 0.5, 0.0
     return plan
 
 
 def _one(width: int, tokens: int) -> Plan:
-    return Plan("", (Shape(groups=1, rows=1, width=width, tokens=tokens),), 8)
+    return _plan(Shape(groups=1, rows=1, width=width, tokens=tokens), steps=8)
 
 
-EXTREMES: Final[tuple[Extreme, ...]] = (
-    # Each dimension at its largest, and beside thresholds.
-    Extreme("one row, one column", lambda: _one(1, 1)),
-    Extreme("one row, many columns", lambda: _one(40, 9)),
-    Extreme("1,025 tokens in a step", lambda: _tokens_of_a_step(1_025)),
-    Extreme("4,097 tokens in a step", lambda: _tokens_of_a_step(4_097)),
-    Extreme("positions of 2**42", lambda: _positions(2**31 - 1, 3_000)),
-    Extreme("positions beside 2**31", lambda: _positions(2**24 + 1, 140)),
-    Extreme("2 ranks", lambda: _cp(2, 2)),
-    Extreme("12 ranks", lambda: _cp(12, 2)),
-    Extreme("9 groups", lambda: _groups(9)),
-    Extreme("33 groups", lambda: _groups(33)),
-    Extreme("66,000 columns", lambda: _far_columns(66_000)),
-    Extreme("65,536 columns", lambda: _far_columns(65_536)),
-    Extreme("1,025 columns", lambda: _width(1_025)),
-    Extreme("513 columns", lambda: _width(513)),
-    Extreme("40,000 tokens", lambda: _tokens(40_000)),
-    Extreme("8,193 tokens", lambda: _tokens(8_193)),
-    Extreme(
-        "long requests and short ones", lambda: _spreads("runs", "turns", "long first", "mates")
-    ),
-    Extreme("requests of one token or none", lambda: _spreads("gaps", "ones", "long last", "one")),
-    Extreme("520 writes", lambda: _writes(520, 550, 20)),
-    Extreme("as many writes as fit a program", lambda: _records(64, 33, 128, 16, 65, 32, 63)),
-    Extreme("65 writes to 3 rows", lambda: _writes(65, 3, 1_000, 2)),
-    Extreme("300 steps", lambda: _long(300)),
-    Extreme("steps with writes and without", lambda: _interleaved(60)),
-    Extreme("steps with nothing staged", lambda: _quiet(70, 300, 1_030)),
-    Extreme("several sets of outputs", lambda: _outputs(2)),
-    Extreme("40 sets of outputs", lambda: _sets(40)),
-    Extreme("block sizes of no power of two", _odd_blocks),
-    Extreme(
-        "1,030 rows",
-        lambda: _rows(1_030, GATHERED, MAPPED, starts="mates"),
-    ),
-    Extreme("513 rows", lambda: _rows(513, GATHERED, starts="runs")),
-    Extreme("257 rows", lambda: _rows(257, TOGETHER, starts="turns")),
-    Extreme("300 rows of few tokens", lambda: _rows_and_tokens(300, 500)),
-    Extreme("129 rows", lambda: _rows(129, APART, starts="turns")),
-    Extreme("65 rows", lambda: _rows(65, EAGER, CAPTURED)),
-    Extreme("33 rows", lambda: _rows(33, EAGER, APART, starts="long first")),
-    # Pairs of them.
-    Extreme("130 rows of 8 groups", lambda: _rows_and_groups(130, 8, 900, EAGER)),
-    Extreme("130 rows of 8 groups, captured", lambda: _captured_of_groups(130, 8, 20)),
-    Extreme(
-        "62 rows of 17 groups, apart",
-        lambda: _rows_of_groups_padded(62, 17, 12, ("apply", SLOTS, GATHER)),
-    ),
-    Extreme("short rows of 1,100 columns", lambda: _short_rows(1_100)),
-    Extreme("40 rows of 3,000 columns", lambda: _rows_and_width(40, 3_000)),
-    Extreme("8 groups of 4,100 columns", lambda: _groups_and_width(8, 4_100)),
-    Extreme("8 groups of 3,000 tokens", lambda: _tokens_and_groups(3_000, 8)),
-    Extreme("130 rows of 9,000 tokens", lambda: _tokens_and_rows(9_000, 130)),
-    Extreme("7 ranks, 9 groups", lambda: _cp(7, 9)),
-    Extreme("5 ranks, 40 rows", lambda: _rows_and_cp(40)),
-    Extreme("windows, 5 groups", lambda: _windows(9, 80, 5)),
-    Extreme("windows, 40 rows", lambda: _windows(40, 12, 1)),
-    Extreme("windows, 2,000 columns", lambda: _windows(3, 2_000, 2)),
-    Extreme("large positions, 7 groups", lambda: _positions(3 * 2**26, 40, 7)),
-    Extreme("130 writes, 130 rows", lambda: _writes_and_batch(130, 130)),
-    Extreme("66 writes, 6 groups", lambda: _writes(66, 70, 12, 6)),
-    # Outputs of their own size, and writes that wait.
-    Extreme("more tokens than the layout", lambda: _beyond_the_layout(64, 200, 129, 65)),
-    Extreme("many more tokens than the layout", lambda: _beyond_the_layout(9, 1_100, 33)),
-    Extreme("what waits, 40 columns", lambda: _waiting(40, 1)),
-    Extreme("large positions, 3 ranks", lambda: _positions(3 * 2**26, 40, 1, 3)),
-    Extreme("large positions, 4 ranks", lambda: _positions(2**27, 70, 1, 4)),
-    Extreme("what waits, 260 columns", lambda: _waiting(260, 2)),
-    Extreme("what waits, 1,300 columns", lambda: _waiting(1_300, 1)),
-    Extreme("appends between overwrites", lambda: _appends_and_overwrites(160, 5, 300)),
-    Extreme("132 steps beside rows at rest", lambda: _stale(132)),
-    Extreme("a table of 32,767 rows", lambda: _far_rows(32_767)),
-    Extreme("blocks of 2**31 tokens over 3 ranks", lambda: _positions(2**30, 40, 1, 3, 2**30)),
-    Extreme("positions of 2**60 over ranks", lambda: _positions(2**30, 1_000, 1, 2**20)),
+def _named(plans: dict[str, Plan]) -> tuple[Plan, ...]:
+    return tuple(replace(plan, theme=theme) for theme, plan in plans.items())
+
+
+EXTREMES: Final = _named(
+    {
+        # Each dimension at its largest, and beside thresholds.
+        "one row, one column": _one(1, 1),
+        "one row, many columns": _one(40, 9),
+        "1,025 tokens in a step": _tokens_of_a_step(1_025),
+        "4,097 tokens in a step": _tokens_of_a_step(4_097),
+        "positions of 2**42": _positions(2**31 - 1, 3_000),
+        "positions beside 2**31": _positions(2**24 + 1, 140),
+        "2 ranks": _cp(2, 2),
+        "12 ranks": _cp(12, 2),
+        "9 groups": _groups(9),
+        "33 groups": _groups(33),
+        "66,000 columns": _far_columns(66_000),
+        "65,536 columns": _far_columns(65_536),
+        "1,025 columns": _width(1_025),
+        "513 columns": _width(513),
+        "40,000 tokens": _tokens(40_000),
+        "8,193 tokens": _tokens(8_193),
+        "long requests and short ones": _spreads("runs", "turns", "long first", "mates"),
+        "requests of one token or none": _spreads("gaps", "ones", "long last", "one"),
+        "520 writes": _writes(520, 550, 20),
+        "as many writes as fit a program": _records(64, 33, 128, 16, 65, 32, 63),
+        "65 writes to 3 rows": _writes(65, 3, 1_000, 2),
+        "300 steps": _long(300),
+        "steps with writes and without": _interleaved(60),
+        "steps with nothing staged": _quiet(70, 300, 1_030),
+        "several sets of outputs": _outputs(2),
+        "40 sets of outputs": _sets(40),
+        "block sizes of no power of two": _odd_blocks(),
+        "1,030 rows": _rows(1_030, GATHERED, MAPPED, starts="mates"),
+        "513 rows": _rows(513, GATHERED, starts="runs"),
+        "257 rows": _rows(257, TOGETHER, starts="turns"),
+        "300 rows of few tokens": _rows_and_tokens(300, 500),
+        "129 rows": _rows(129, APART, starts="turns"),
+        "65 rows": _rows(65, EAGER, CAPTURED),
+        "33 rows": _rows(33, EAGER, APART, starts="long first"),
+        # Pairs of them.
+        "130 rows of 8 groups": _rows_and_groups(130, 8, 130, 900, EAGER),
+        "130 rows of 8 groups, captured": _rows_and_groups(130, 8, 20, 600, CAPTURED, padded=20),
+        "62 rows of 17 groups, apart": _rows_and_groups(
+            62, 17, 12, 300, ("apply", SLOTS, GATHER), padded=62
+        ),
+        "short rows of 1,100 columns": _short_rows(1_100),
+        "40 rows of 3,000 columns": _rows_and_width(40, 3_000),
+        "8 groups of 4,100 columns": _groups_and_width(8, 4_100),
+        "8 groups of 3,000 tokens": _tokens_and_groups(3_000, 8),
+        "130 rows of 9,000 tokens": _tokens_and_rows(9_000, 130),
+        "7 ranks, 9 groups": _cp(7, 9),
+        "5 ranks, 40 rows": _rows_and_cp(40),
+        "windows, 5 groups": _windows(9, 80, 5),
+        "windows, 40 rows": _windows(40, 12, 1),
+        "windows, 2,000 columns": _windows(3, 2_000, 2),
+        "large positions, 7 groups": _positions(3 * 2**26, 40, 7),
+        "130 writes, 130 rows": _writes_and_batch(130, 130),
+        "66 writes, 6 groups": _writes(66, 70, 12, 6),
+        # Outputs of their own size, and writes that wait.
+        "more tokens than the layout": _beyond_the_layout(64, 200, 129, 65),
+        "many more tokens than the layout": _beyond_the_layout(9, 1_100, 33),
+        "what waits, 40 columns": _waiting(40, 1),
+        "large positions, 3 ranks": _positions(3 * 2**26, 40, 1, 3),
+        "large positions, 4 ranks": _positions(2**27, 70, 1, 4),
+        "what waits, 260 columns": _waiting(260, 2),
+        "what waits, 1,300 columns": _waiting(1_300, 1),
+        "appends between overwrites": _appends_and_overwrites(160, 5, 300),
+        "132 steps beside rows at rest": _stale(132),
+        "a table of 32,767 rows": _far_rows(32_767),
+        "blocks of 2**31 tokens over 3 ranks": _positions(2**30, 40, 1, 3, 2**30),
+        "positions of 2**60 over ranks": _positions(2**30, 1_000, 1, 2**20),
+    }
 )
 """The extremes that every run plays first, each once; a short run plays only some."""
 
-LARGER: Final[tuple[Extreme, ...]] = (
-    Extreme("65 groups", lambda: _groups(65)),
-    Extreme("100 groups", lambda: _groups(100)),
-    Extreme("300,000 columns", lambda: _far_columns(300_000)),
-    Extreme("131,072 columns", lambda: _far_columns(131_072)),
-    Extreme("33,000 columns", lambda: _width(33_000)),
-    Extreme("140,000 tokens", lambda: _tokens(140_000)),
-    Extreme("66,000 tokens", lambda: _tokens(66_000)),
-    Extreme("3,000 writes", lambda: _writes(3_000, 1_200, 20)),
-    Extreme("1,100 steps", lambda: _long(1_100)),
-    Extreme("1,030 steps beside rows at rest", lambda: _stale(1_030)),
-    Extreme("400 steps with writes and without", lambda: _interleaved(400)),
-    Extreme("300 sets of outputs", lambda: _sets(300)),
-    Extreme("32,767 rows", lambda: _rows(32_767, GATHERED)),
-    Extreme("4,097 rows", lambda: _rows(4_097, TOGETHER)),
-    Extreme("2,049 rows", lambda: _rows(2_049, TOGETHER)),
+LARGER: Final = _named(
+    {
+        "65 groups": _groups(65),
+        "100 groups": _groups(100),
+        "300,000 columns": _far_columns(300_000),
+        "131,072 columns": _far_columns(131_072),
+        "33,000 columns": _width(33_000),
+        "140,000 tokens": _tokens(140_000),
+        "66,000 tokens": _tokens(66_000),
+        "3,000 writes": _writes(3_000, 1_200, 20),
+        "1,100 steps": _long(1_100),
+        "1,030 steps beside rows at rest": _stale(1_030),
+        "400 steps with writes and without": _interleaved(400),
+        "300 sets of outputs": _sets(300),
+        "32,767 rows": _rows(32_767, GATHERED),
+        "4,097 rows": _rows(4_097, TOGETHER),
+        "2,049 rows": _rows(2_049, TOGETHER),
+    }
 )
 """The extremes that `--deep` plays after all scenarios of a default run."""

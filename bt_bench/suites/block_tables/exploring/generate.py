@@ -207,21 +207,29 @@ class _Maker:
                 batch, same = self.batches.changed(model, last), bool(rng.random() < 0.6)
             elif fresh or batch is None:
                 batch = self.batches.batch(model, model.last if same else None, wide=True)
-            if name == STEP:
-                batch = self.batches.apart(model, batch)
-                model.pending.clear()
-            calls.append(
-                Run(
-                    at,
-                    name,
-                    batch,
-                    same_tensors=same,
-                    spoil=bool(rng.random() < 0.3),
-                    poison=fill,
-                )
-            )
+            batch = self._for(model, name, batch)
+            spoil = bool(rng.random() < 0.3)
+            calls.append(Run(at, name, batch, same_tensors=same, spoil=spoil, poison=fill))
             model.last, model.method = batch, name
         self._repeat(at, model)
+
+    def _for(self, model: Model, method: str, batch: Batch) -> Batch:
+        """Return the batch as a method may get it; a step also applies what is staged."""
+        if method != STEP:
+            return batch
+        batch = self.batches.apart(model, batch)
+        model.pending.clear()
+        return batch
+
+    def _dummies(self, at: int, model: Model) -> None:
+        rng, layout = self.rng, model.layout
+        reqs = int(rng.integers(layout.max_num_reqs + 1))
+        tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
+        self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
+
+    def _dirty(self, at: int, model: Model) -> None:
+        dirty = int(self.rng.integers(model.layout.max_num_reqs + 1))
+        self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
 
     def _repeat(self, at: int, model: Model) -> None:
         """Repeat the last call with the very same arguments, mostly after something else."""
@@ -231,17 +239,13 @@ class _Maker:
             return
         way = rng.random()
         if way < 0.25:
-            layout = model.layout
-            reqs = int(rng.integers(layout.max_num_reqs + 1))
-            tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
-            self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
+            self._dummies(at, model)
         elif way < 0.45:
             self._keep(at, model, put_back=bool(self._fitting(model)))
         elif way < 0.6 and REPLACES in self.source.features:
             self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))
         elif way < 0.7:
-            dirty = int(rng.integers(model.layout.max_num_reqs + 1))
-            self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
+            self._dirty(at, model)
         elif way < 0.9:
             self.calls.append(Stage(at, tuple(self._writes(model))))
             if rng.random() < 0.5:
@@ -332,14 +336,14 @@ class _Maker:
 
     def _write(self, model: Model, row: int, each: int | None) -> Write:
         """Draw a write to a row; with `each`, append that many blocks per group, if they fit."""
-        rng = self.rng
-        wanted = self.batches.given.ids if self.batches.given.ids is not None else self.plan.ids
+        rng, given = self.rng, self.batches.given
+        wanted = given.ids if given.ids is not None else self.plan.ids
         room = np.array(model.layout.widths) - model.owned[:, row]
         overwrite = bool((each is None and rng.random() < self.plan.overwrite) or not room.any())
-        if self.batches.given.ids is not None and room.max() < self.batches.given.ids:
+        if given.ids is not None and room.max() < given.ids:
             overwrite = True
-        if self.batches.given.overwrite is not None and room.any():
-            overwrite = self.batches.given.overwrite
+        if given.overwrite is not None and room.any():
+            overwrite = given.overwrite
         lists = []
         for group, width in enumerate(model.layout.widths):
             most = width if overwrite else int(room[group])
@@ -353,7 +357,7 @@ class _Maker:
                 count = min(most, 1)
             else:
                 count = int(rng.integers(min(most, 4) + 1))
-            if self.batches.given.writes is not None or self.plan.busy is not None:
+            if given.writes is not None or self.plan.busy is not None:
                 # No list is empty: each is a record to apply.
                 count = max(count, min(most, 1))
             ids = rng.integers(2**31, size=count)
@@ -378,14 +382,11 @@ class _Maker:
         model.renew()
         if batch is not None:
             self.calls.append(Stage(at, tuple(self._writes(model))))
-            if model.method == STEP:
-                batch = self.batches.apart(model, batch)
-                model.pending.clear()
-            self.calls.append(Run(at, model.method, batch))
+            self.calls.append(Run(at, model.method, self._for(model, model.method, batch)))
 
     def _state(self, at: int, model: Model) -> None:
         """Add a snapshot, a restore, dummies, or another change of state."""
-        rng, layout = self.rng, model.layout
+        rng = self.rng
         which = rng.random()
         fitting = self._fitting(model)
         others = [name for name in OTHERS if name in self.source.features]
@@ -406,16 +407,13 @@ class _Maker:
         elif rng.random() < 0.15:
             self._renew(at, model)
         elif rng.random() < 0.1:
-            dirty = int(rng.integers(layout.max_num_reqs + 1))
-            self.calls.append(SetFlag(at, "num_dirty_rows", dirty))
+            self._dirty(at, model)
         elif others and rng.random() < 0.25:
             self._other(at, model, others[int(rng.integers(len(others)))])
         elif which < 0.7:
             self._keep(at, model, put_back=which >= 0.35 and bool(fitting))
         else:
-            reqs = int(rng.integers(layout.max_num_reqs + 1))
-            tokens = int(rng.integers(layout.max_num_batched_tokens + 1))
-            self.calls.append(Dummies(at, reqs, tokens, int(rng.integers(-(2**31), -1))))
+            self._dummies(at, model)
 
     def _keep(self, at: int, model: Model, *, put_back: bool) -> None:
         """Add a snapshot, or a restore of one that fits."""
@@ -451,9 +449,7 @@ class _Maker:
 
     def _again(self, at: int, model: Model, batch: Batch, fill: int | None) -> None:
         """Repeat the last call."""
-        if model.method == STEP:
-            batch = self.batches.apart(model, batch)
-            model.pending.clear()
+        batch = self._for(model, model.method, batch)
         self.calls.append(Run(at, model.method, batch, same_tensors=True, poison=fill))
 
     def _fitting(self, model: Model) -> list[int]:
@@ -527,8 +523,7 @@ class _Maker:
         key = int(rng.integers(1, len(model.captured) + 1))
         draw = self.batches
         drawn = draw.replayed(model, model.captured[key - 1]) if replayed else draw.whole(model)
-        batch = draw.apart(model, drawn)
-        model.pending.clear()
+        batch = self._for(model, STEP, drawn)
         made = Publish(at, key, (writes,))
         return replace(made, replay=batch) if replayed else replace(made, step=batch)
 
@@ -554,9 +549,7 @@ class _Maker:
         return writes
 
     def _capture(self, at: int, model: Model, *, is_last: bool = False) -> None:
-        batch = replace(self.batches.batch(model, None), out=None)
-        batch = self.batches.apart(model, batch)
-        model.pending.clear()
+        batch = self._for(model, STEP, replace(self.batches.batch(model, None), out=None))
         model.captured.append(batch)
         self.calls.append(Capture(at, len(model.captured), batch))
         if model.restored is not None and self.rng.random() < 0.4:  # undo the step
@@ -571,9 +564,7 @@ class _Maker:
 
     def _right_one(self, at: int, model: Model, method: str, batch: Batch, *, custom: bool) -> None:
         """Add the valid form of a call, just before the call that must be refused."""
-        if method == STEP:
-            batch = self.batches.apart(model, batch)
-            model.pending.clear()
+        batch = self._for(model, method, batch)
         if custom or batch.out is not None:
             batch = replace(batch, out=0, parts=Parts.BOTH)
         self.calls.append(Run(at, method, batch))
@@ -613,15 +604,6 @@ class _Maker:
             self._right_one(at, model, method, batch, custom=what in refusals.OUTPUTS)
         if what == refusals.OUT_TAKEN and REPLACES in features and rng.random() < 0.7:
             self.calls.append(Replace(at, int(rng.integers(-(2**31), -1))))
-        self.calls.append(
-            Refused(
-                at,
-                what,
-                batch,
-                method,
-                group=int(rng.integers(layout.num_groups)),
-                row=int(rng.integers(layout.max_num_reqs)),
-                overwrite=bool(rng.random() < 0.4),
-                pick=int(rng.integers(2**16)),
-            )
-        )
+        group, row = int(rng.integers(layout.num_groups)), int(rng.integers(layout.max_num_reqs))
+        overwrite, pick = bool(rng.random() < 0.4), int(rng.integers(2**16))
+        self.calls.append(Refused(at, what, batch, method, group, row, overwrite, pick))

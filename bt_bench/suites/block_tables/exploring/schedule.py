@@ -39,7 +39,7 @@ _ROUND: Final = (True, False, True, False, False)  # whether a scenario is of na
 def theme_of(number: int) -> str:
     """Return the theme of a scenario."""
     if number < len(EXTREMES):
-        return EXTREMES[number].name
+        return EXTREMES[number].theme
     _, others = _before(number)
     return NAMED if _ROUND[(number - len(EXTREMES)) % len(_ROUND)] else OTHERS[others % len(OTHERS)]
 
@@ -56,11 +56,11 @@ def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
     number = source.number
     if source.deep and number >= SCENARIOS:
         if number - SCENARIOS < len(LARGER):
-            return (LARGER[number - SCENARIOS].drawn(),)
+            return (LARGER[number - SCENARIOS],)
         number -= len(LARGER)
     begun = SCENARIOS if source.deep else len(EXTREMES)  # turns begin anew with larger sizes
     if number < len(EXTREMES):
-        return (EXTREMES[number].drawn(),)
+        return (EXTREMES[number],)
     theme = theme_of(number)
     if theme != NAMED:
         return (DRAWN[theme](rng, source),)

@@ -217,7 +217,7 @@ def test_every_refusal_is_tried(seed: int) -> None:
 
 def test_extremes_come_first_and_once() -> None:
     names = [theme_of(number) for number in range(SCENARIOS)]
-    extremes = [extreme.name for extreme in EXTREMES]
+    extremes = [extreme.theme for extreme in EXTREMES]
     assert names[: len(extremes)] == extremes
     assert len({*extremes}) == len(extremes)
     assert not {*names[len(extremes) :]} & {*extremes}
@@ -307,7 +307,7 @@ def test_sets_of_outputs_come_to_the_same_tables(seed: int) -> None:
 
 def named(theme: str) -> int:
     """The number of an extreme."""
-    return [extreme.name for extreme in EXTREMES].index(theme)
+    return [extreme.theme for extreme in EXTREMES].index(theme)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -410,7 +410,7 @@ def test_deep_begins_with_all_of_a_default_run() -> None:
 
 
 def test_larger_extremes_come_then() -> None:
-    names = [extreme.name for extreme in LARGER]
+    names = [extreme.theme for extreme in LARGER]
     numbers = range(SCENARIOS, SCENARIOS + len(names))
     made = [scenario(number, deep=True) for number in numbers]
     assert [one.theme for one in made] == names

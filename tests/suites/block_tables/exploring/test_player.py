@@ -179,7 +179,7 @@ def test_sets_of_outputs_share_their_first_table(monkeypatch):
     In a scenario without refusals, whose `out` may share it, too.
     """
     monkeypatch.setattr(Notes, "outs", [])
-    (of_sets,) = [n for n, one in enumerate(EXTREMES) if one.name == "several sets of outputs"]
+    (of_sets,) = [n for n, one in enumerate(EXTREMES) if one.theme == "several sets of outputs"]
     differs(Notes, [make(Source(seed, of_sets, ABILITIES, ())) for seed in range(6)])
     others: dict[int, set[tuple[int, ...]]] = {}
     for first, *rest in filter(None, Notes.outs):

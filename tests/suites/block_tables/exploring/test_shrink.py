@@ -65,7 +65,7 @@ def test_smaller_ones_are_legal(number: int) -> None:
 
 def test_tokens_beyond_the_layout_stay_with_slots_of_their_own() -> None:
     """Calls without them would be refused."""
-    (beyond,) = [n for n, one in enumerate(EXTREMES) if one.name == "more tokens than the layout"]
+    (beyond,) = [n for n, one in enumerate(EXTREMES) if one.theme == "more tokens than the layout"]
     for candidate in islice(smaller(made(beyond)), 3_000):
         for call in candidate.calls:
             if isinstance(call, Run):
