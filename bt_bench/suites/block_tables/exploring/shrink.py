@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from bt_bench.suites.block_tables.exploring.shrink_layouts import smaller_layout
 from bt_bench.suites.block_tables.exploring.tame import is_tame
 from bt_kernels.layout import TableLayout
 
+Item = TypeVar("Item")
+Part = TypeVar("Part", bound=Any)
+
 
 def smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Yield legal scenarios that are a little simpler, the boldest first."""
@@ -57,7 +60,8 @@ def is_legal(scenario: Scenario) -> bool:
         counts = owned.setdefault(
             at, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
         )
-        if isinstance(call, Run) and call.batch.tokens > _most_tokens(call.batch, layout):
+        room = layout.max_num_batched_tokens
+        if isinstance(call, Run) and not call.batch.has_own_slots and call.batch.tokens > room:
             return False
         match call:
             case Stage():
@@ -109,11 +113,6 @@ def is_legal(scenario: Scenario) -> bool:
     return True
 
 
-def _most_tokens(batch: Batch, layout: TableLayout) -> float:
-    """Return the most tokens of a batch: slots made for it have room for any number."""
-    return inf if batch.has_own_slots else layout.max_num_batched_tokens
-
-
 def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:
     """Count the blocks of writes; return whether all rows still fit their tables."""
     for write in writes:
@@ -126,39 +125,36 @@ def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:
 
 def _candidates(scenario: Scenario) -> Iterator[Scenario]:
     calls = scenario.calls
-    size = len(calls)
-    while size > 1:
-        size = (size + 1) // 2
-        for start in range(0, len(calls), size):
-            rest = calls[:start] + calls[start + size :]
-            if rest:
-                yield replace(scenario, calls=rest)
+    for rest in _shorter(calls):
+        yield replace(scenario, calls=rest)
     yield from smaller_layouts(scenario)
-    if scenario.in_flight is not None:
-        yield replace(scenario, in_flight=None)
-    if scenario.kept:
-        yield replace(scenario, kept=False)
-    if scenario.garbage is not None:
-        yield replace(scenario, garbage=None)
-    if scenario.offset:
-        yield replace(scenario, offset=0)
-    if scenario.rows_before:
-        yield replace(scenario, rows_before=0)
+    yield from _plainer(scenario, in_flight=None, kept=False, garbage=None, offset=0, rows_before=0)
     for place, call in enumerate(calls):
         for simpler in _simpler(call):
             yield replace(scenario, calls=(*calls[:place], simpler, *calls[place + 1 :]))
+
+
+def _shorter(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
+    """Yield the items with a part left out: each half, then each quarter, down to single ones."""
+    size = len(items)
+    while size > 1:
+        size = (size + 1) // 2
+        for start in range(0, len(items), size):
+            yield items[:start] + items[start + size :]
+
+
+def _plainer(part: Part, **plain: object) -> Iterator[Part]:
+    """Yield a part of a scenario with one of these fields made plain; not if it is plain."""
+    for name, value in plain.items():
+        if getattr(part, name) != value:
+            yield replace(part, **{name: value})
 
 
 def _simpler(call: Call) -> Iterator[Call]:
     if isinstance(call, Stage):
         yield from _fewer_writes(call)
     if isinstance(call, Run):
-        if call.same_tensors:
-            yield replace(call, same_tensors=False)
-        if call.spoil:
-            yield replace(call, spoil=False)
-        if call.poison is not None:
-            yield replace(call, poison=None)
+        yield from _plainer(call, same_tensors=False, spoil=False, poison=None)
     if isinstance(call, Apply) and call.times > 1:
         yield replace(call, times=call.times // 2)
         yield replace(call, times=call.times - 1)
@@ -169,8 +165,7 @@ def _simpler(call: Call) -> Iterator[Call]:
             for simpler in _simpler(call.meanwhile):
                 if isinstance(simpler, Publish):
                     yield replace(call, meanwhile=simpler)
-        if call.later:
-            yield replace(call, later=())
+        yield from _plainer(call, later=())
         if call.replay is not None or call.restored is not None or call.step is not None:
             yield replace(call, replay=None, restored=None, step=None)
         if len(call.rounds) > 1:
@@ -183,19 +178,9 @@ def _simpler(call: Call) -> Iterator[Call]:
 
 def _fewer_writes(call: Stage) -> Iterator[Stage]:
     writes = call.writes
-    size = len(writes)
-    while size > 1:
-        size = (size + 1) // 2
-        for start in range(0, len(writes), size):
-            rest = writes[:start] + writes[start + size :]
-            if rest:
-                yield replace(call, writes=rest)
-    if call.form is not Form.LIST:
-        yield replace(call, form=Form.LIST)
-    if call.many:
-        yield replace(call, many=False)
-    if call.shared:
-        yield replace(call, shared=False)
+    for rest in _shorter(writes):
+        yield replace(call, writes=rest)
+    yield from _plainer(call, form=Form.LIST, many=False, shared=False)
     for place, write in enumerate(writes):
         halves = tuple(ids[: len(ids) // 2] for ids in write.block_ids)
         if halves != write.block_ids:

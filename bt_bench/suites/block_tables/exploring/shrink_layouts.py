@@ -26,7 +26,11 @@ from bt_bench.suites.block_tables.exploring.calls import (
 from bt_kernels.layout import TableLayout
 
 _PER_GROUP = (
-    *("block_sizes", "widths", "slot_mapping_enabled", "sliding_window_reach", "dcp_sharded"),
+    "block_sizes",
+    "widths",
+    "slot_mapping_enabled",
+    "sliding_window_reach",
+    "dcp_sharded",
 )
 
 
@@ -71,13 +75,8 @@ def _fewer_groups(scenario: Scenario, tables: set[int], layout: TableLayout) -> 
     halves = [range(count // 2), range(count // 2, count)] if count > 2 else []
     for keep in [*halves, *([g for g in range(count) if g != left] for left in range(count))]:
         fields = {name: tuple(getattr(layout, name)[g] for g in keep) for name in _PER_GROUP}
-        kept = list(keep)
-        made = _calls(scenario, tables, partial(_of_groups, keep=kept))
-        calls = tuple(
-            replace(call, group=call.group % len(kept)) if isinstance(call, Refused) else call
-            for call in made.calls
-        )
-        yield _with(replace(made, calls=calls), tables, replace(layout, **fields))
+        made = _calls(scenario, tables, partial(_of_groups, keep=keep))
+        yield _with(made, tables, replace(layout, **fields))
 
 
 def _of_groups(write: Write, keep: Sequence[int]) -> Write:
@@ -94,16 +93,9 @@ def _fewer_rows(
         places = dict(zip(used, kept, strict=True))
         rows = max(1, longest, max(kept, default=0) + 1)
         if rows < layout.max_num_reqs:
-            yield _with(
-                _calls(
-                    scenario,
-                    tables,
-                    partial(_moved_write, places=places),
-                    partial(_moved, places=places, before=layout.max_num_reqs, now=rows),
-                ),
-                tables,
-                replace(layout, max_num_reqs=rows),
-            )
+            moved_batch = partial(_moved, places=places, before=layout.max_num_reqs, now=rows)
+            moved = _calls(scenario, tables, partial(_moved_write, places=places), moved_batch)
+            yield _with(moved, tables, replace(layout, max_num_reqs=rows))
 
 
 def _moved_write(write: Write, places: Mapping[int, int]) -> Write:
@@ -166,26 +158,22 @@ def _simpler(layout: TableLayout, calls: Sequence[Call]) -> Iterator[TableLayout
 def _within(call: Call, layout: TableLayout) -> Call:
     """Return the call, cut to the sizes of a layout."""
     if isinstance(call, Dummies):
-        return replace(
-            call,
-            reqs=min(call.reqs, layout.max_num_reqs),
-            tokens=min(call.tokens, layout.max_num_batched_tokens),
-        )
+        tokens = min(call.tokens, layout.max_num_batched_tokens)
+        return replace(call, reqs=min(call.reqs, layout.max_num_reqs), tokens=tokens)
     if isinstance(call, Refused):
-        call = replace(call, row=call.row % layout.max_num_reqs)
+        row, group = call.row % layout.max_num_reqs, call.group % layout.num_groups
+        call = replace(call, row=row, group=group)
     return _on_batches(call, lambda batch: _batch_within(batch, layout))
 
 
 def _batch_within(batch: Batch, layout: TableLayout) -> Batch:
-    computed = batch.computed
-    return replace(
-        batch,
-        reqs=min(batch.reqs, layout.max_num_reqs),
-        tokens=batch.tokens
-        if batch.has_own_slots
-        else min(batch.tokens, layout.max_num_batched_tokens),
-        computed=None if computed is None else computed[: layout.max_num_reqs],
-    )
+    tokens, computed = batch.tokens, batch.computed
+    if not batch.has_own_slots:
+        tokens = min(tokens, layout.max_num_batched_tokens)
+    if computed is not None:
+        computed = computed[: layout.max_num_reqs]
+    reqs = min(batch.reqs, layout.max_num_reqs)
+    return replace(batch, reqs=reqs, tokens=tokens, computed=computed)
 
 
 def _calls(
