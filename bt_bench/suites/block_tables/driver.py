@@ -13,13 +13,10 @@ import torch
 from bt_bench.protocol import Driver, Operation
 from bt_bench.suites.block_tables import operations
 from bt_bench.suites.block_tables.calls import bind
-from bt_bench.suites.block_tables.checking.differences import (
-    differences_of,
-    tamed,
-    undefined_on,
-)
+from bt_bench.suites.block_tables.checking.differences import tamed, undefined_on
 from bt_bench.suites.block_tables.checking.trial import TableTrial, relabel
 from bt_bench.suites.block_tables.inputs import StepInputs, append_each, copied, inputs_on
+from bt_bench.suites.block_tables.vllm.differences import differences_of
 from bt_bench.suites.block_tables.workloads import Workload
 from bt_kernels.interface import TableState
 

@@ -77,6 +77,21 @@ def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> Non
         outputs.slot_mappings.fill_(value)
 
 
+def fill_tables(tables: Any, garbage: Sequence[int]) -> None:
+    """Fill the source tables with garbage, in place of what no row owns.
+
+    Args:
+        tables: a variant's or the reference's.
+        garbage: per group, a number that determines it.
+    """
+    state = tables.snapshot()
+    for table, first in zip(state.block_tables, garbage, strict=True):
+        # A ramp, so that neighbouring columns and rows differ.
+        ramp = torch.arange(table.numel(), dtype=torch.int64, device=table.device)
+        table.copy_(((ramp * 7919 + first) % 2**31).reshape(table.shape))
+    tables.restore(state)
+
+
 def compare_buffers(
     expected: Buffers,
     tables: Any,
@@ -106,17 +121,17 @@ def compare_results(results: Sequence[tuple[str, Any]], tables: Any, step: StepI
     for operation, result in results:
         if operation in (operations.STAGE, operations.APPLY):
             continue
-        if operation == operations.GATHER:
-            _compare_table_views(operation, result, _tables_written(tables, step))
-        elif operation == operations.SLOTS:
-            compare_view(f"{operation}'s slot mappings", result, _slots_written(tables, step))
-        else:
+        views = slots = result
+        if operation not in (operations.GATHER, operations.SLOTS):
             if not isinstance(result, tuple) or len(result) != 2:
                 raise MismatchError(
                     f"{operation} returned {kind_of(result)}; expected block tables and slots"
                 )
-            _compare_table_views(operation, result[0], _tables_written(tables, step))
-            compare_view(f"{operation}'s slot mappings", result[1], _slots_written(tables, step))
+            views, slots = result
+        if operation != operations.SLOTS:
+            _compare_table_views(operation, views, _tables_written(tables, step))
+        if operation != operations.GATHER:
+            compare_view(f"{operation}'s slot mappings", slots, _slots_written(tables, step))
 
 
 def compare_dummies(views: Any, slots: Any, tables: Any, num_reqs: int, num_tokens: int) -> None:
@@ -133,7 +148,11 @@ def compare_inputs(given: Step, step: StepInputs) -> None:
         tensor, wanted = getattr(step, name), getattr(given, name)
         if tensor is not None and not np.array_equal(tensor[: len(wanted)].cpu().numpy(), wanted):
             raise MismatchError(f"the argument {name} was changed; expected it to be only read")
-    _compare_output_addresses(step.outputs)
+    outputs = step.outputs
+    if outputs is None or outputs.addresses is None:
+        return
+    if outputs.addresses.tolist() != [table.data_ptr() for table in outputs.block_tables]:
+        raise MismatchError("the argument out_ptrs was changed; expected it to be only read")
 
 
 def compare_appends(given: Step, step: StepInputs) -> None:
@@ -160,14 +179,6 @@ def spoiled_appends(step: StepInputs) -> Iterator[None]:
     finally:
         for ids, saved in zip(lists, before, strict=True):
             ids[:] = saved
-
-
-def _compare_output_addresses(outputs: CustomOutputs | None) -> None:
-    if outputs is None or outputs.addresses is None:
-        return
-    wanted = [table.data_ptr() for table in outputs.block_tables]
-    if outputs.addresses.tolist() != wanted:
-        raise MismatchError("the argument out_ptrs was changed; expected it to be only read")
 
 
 def _tables_written(tables: Any, step: StepInputs) -> list[torch.Tensor]:

@@ -7,7 +7,6 @@ opponents; all other variants have no differences, whatever they derive from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,20 +23,14 @@ from bt_bench.suites.block_tables.vllm.differences import (
     ROWS_KEPT,
     SLOTS_KEPT,
     WRITES_TO_A_ROW,
+    differences_of,
 )
-from bt_bench.suites.block_tables.vllm.differences import differences_of as _differences_of
-from bt_bench.suites.block_tables.workloads import Append, Step, Workload
+from bt_bench.suites.block_tables.workloads import Append, Workload
 from bt_kernels.layout import INT32_MAX, TableLayout
 
 Differences = frozenset[str]
 
 _WRAPS_AT = 2**32
-
-
-def differences_of(variant: object) -> Differences:
-    """Return the differences of a variant or of its tables; none unless it is an opponent."""
-    kind = variant if isinstance(variant, type) else type(variant)
-    return _differences_of(kind)
 
 
 def undefined_on(variant: type[Any], workload: Workload) -> str | None:
@@ -123,16 +116,13 @@ def _wrapped(slots: Any, layout: TableLayout) -> Any:
 
 def _merged(workload: Workload) -> Workload:
     """Return the workload with at most one write to a row in a step."""
-    setup = _merge(workload.setup)
-    steps = [replace(step, appends=_merge(step.appends)) for step in workload.steps]
-    before = [len(appends) for appends in _all_appends(workload.setup, workload.steps)]
-    if before == [len(appends) for appends in _all_appends(setup, steps)]:
+    before = [workload.setup, *(step.appends for step in workload.steps)]
+    setup, *merged = map(_merge, before)
+    if list(map(len, before)) == list(map(len, [setup, *merged])):
         return workload
-    return replace(workload, setup=setup, steps=tuple(steps))
-
-
-def _all_appends(setup: tuple[Append, ...], steps: Sequence[Step]) -> list[tuple[Append, ...]]:
-    return [setup, *(step.appends for step in steps)]
+    both = zip(workload.steps, merged, strict=True)
+    steps = tuple(replace(step, appends=appends) for step, appends in both)
+    return replace(workload, setup=setup, steps=steps)
 
 
 def _merge(appends: tuple[Append, ...]) -> tuple[Append, ...]:
@@ -149,22 +139,15 @@ def _merge(appends: tuple[Append, ...]) -> tuple[Append, ...]:
 def _kept_inside(workload: Workload) -> Workload:
     """Return the workload with all positions inside the rows of all groups that have slots."""
     layout = workload.layout
-    lengths = [
-        width * tokens
-        for width, tokens, enabled in zip(
-            layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True
-        )
-        if enabled
-    ]
+    groups = zip(layout.widths, layout.tokens_per_block, layout.slot_mapping_enabled, strict=True)
+    lengths = [width * tokens for width, tokens, enabled in groups if enabled]
     if not lengths:
         return workload
     length = min(lengths)
     if all(((s.positions >= 0) & (s.positions < length)).all() for s in workload.steps):
         return workload
-    steps = tuple(
-        replace(step, positions=np.mod(step.positions, length)) for step in workload.steps
-    )
-    return replace(workload, steps=steps)
+    steps = [replace(step, positions=np.mod(step.positions, length)) for step in workload.steps]
+    return replace(workload, steps=tuple(steps))
 
 
 def _has_one_length(layout: TableLayout) -> bool:

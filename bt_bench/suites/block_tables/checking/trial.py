@@ -33,6 +33,7 @@ from bt_bench.suites.block_tables.checking.buffers import (
     compare_inputs,
     compare_results,
     copies_on,
+    fill_tables,
     poison,
     spoiled_appends,
     tensors_of,
@@ -41,7 +42,6 @@ from bt_bench.suites.block_tables.checking.differences import (
     Differences,
     as_defined,
     as_returned,
-    differences_of,
 )
 from bt_bench.suites.block_tables.checking.staging_ways import StagingWay, staging_way
 from bt_bench.suites.block_tables.inputs import (
@@ -53,7 +53,7 @@ from bt_bench.suites.block_tables.inputs import (
     outputs_on,
     step_on,
 )
-from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS
+from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS, differences_of
 from bt_bench.suites.block_tables.workloads import Append, Workload
 
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
@@ -115,14 +115,11 @@ class TableTrial(Trial):
         layout = workload.layout
         self._reference = reference(layout, "cpu")
         cpu = torch.device("cpu")
-        if rng is None:
-            self._garbage: list[int] = []
-            _append_setup(self._reference, self._workload)
-            self._outputs = outputs_on(cpu, self._workload)
-        else:
-            self._garbage = [int(value) for value in rng.integers(0, 2**31, layout.num_groups)]
-            _set_up(self._reference, self._workload, self._garbage)
-            self._outputs = outputs_on(cpu, self._workload, SPARE_OUTPUTS)
+        self._garbage: list[int] = []
+        if rng is not None:
+            self._garbage = rng.integers(0, 2**31, layout.num_groups).tolist()
+        _set_up(self._reference, self._workload, self._garbage)
+        self._outputs = outputs_on(cpu, self._workload, 0 if rng is None else SPARE_OUTPUTS)
         self._start = copies_on(device, buffers_of(self._reference))
 
     @property
@@ -147,18 +144,14 @@ class TableTrial(Trial):
     def resume(self, driver: Any) -> Subject:
         """See the base class."""
         tables = driver.tables
-        return Subject(tables, differences_of(tables), tensors_of(tables))
+        return Subject(tables, differences_of(type(tables)), tensors_of(tables))
 
     def expect(self, index: int) -> Expected:
         """See the base class."""
         value = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
         poison(self._reference, value, self._outputs)
-        step = step_on(
-            torch.device("cpu"),
-            self._workload,
-            self._workload.steps[index],
-            outputs=self._outputs,
-        )
+        given = self._workload.steps[index]
+        step = step_on(torch.device("cpu"), self._workload, given, outputs=self._outputs)
         append_each(self._reference, step.appends)  # all other ways to stage must be equivalent
         bind(self._reference, operations.STEP, step)()
         found = buffers_of(self._reference, self._outputs)
@@ -203,16 +196,12 @@ class TableTrial(Trial):
             with spoiled_appends(step):
                 results = run(tables, path, step, through)
         written = slice(given.num_tokens, len(step.positions))
+        differences, poisoned = subject.differences, expected.poison
         wanted = as_defined(
-            subject.differences,
-            tables,
-            expected.buffers,
-            expected.poison,
-            given.num_reqs,
-            written,
+            differences, tables, expected.buffers, poisoned, given.num_reqs, written
         )
-        compare_buffers(wanted, tables, expected.poison, step.outputs, subject.tensors)
-        compare_results(results, tables, as_returned(subject.differences, step))
+        compare_buffers(wanted, tables, poisoned, step.outputs, subject.tensors)
+        compare_results(results, tables, as_returned(differences, step))
         compare_inputs(given, step)
         if subject.addresses:
             compare_addresses(subject.addresses, tables)
@@ -243,10 +232,9 @@ class TableTrial(Trial):
 
 def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tuple[str, Any]]:
     """Make the calls of a path on a staged step; return each operation with its result."""
-    calls = [operations.BY_NAME[name] for name in path]
     return [
         (operation, through(tables, operation, bind(tables, operation, step)))
-        for operation in calls
+        for operation in map(operations.BY_NAME.__getitem__, path)
     ]
 
 
@@ -337,17 +325,12 @@ def _check_restore(
 
 
 def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
-    """Bring tables to the state before the first step, with garbage outside of owned blocks."""
-    state = tables.snapshot()
-    for index, table in enumerate(state.block_tables):
-        # A ramp, so that neighbouring columns and rows differ.
-        ramp = torch.arange(table.numel(), dtype=torch.int64, device=table.device)
-        table.copy_(((ramp * 7919 + garbage[index]) % 2**31).reshape(table.shape))
-    tables.restore(state)
-    _append_setup(tables, workload)
+    """Bring tables to the state before the first step, with garbage outside of owned blocks.
 
-
-def _append_setup(tables: Any, workload: Workload) -> None:
+    Without `garbage`, nothing is put there.
+    """
+    if garbage:
+        fill_tables(tables, garbage)
     append_each(tables, [copied(append) for append in workload.setup])
     tables.apply_staged_writes()
 
@@ -361,9 +344,8 @@ def relabel(workload: Workload, rng: np.random.Generator) -> Workload:
         ids = (np.asarray(i, dtype=np.uint64) * factor + offset for i in append.block_ids)
         return replace(append, block_ids=tuple((i & 0x7FFF_FFFF).tolist() for i in ids))
 
-    setup = tuple(relabelled(append) for append in workload.setup)
-    steps = tuple(
-        replace(step, appends=tuple(relabelled(append) for append in step.appends))
-        for step in workload.steps
-    )
-    return replace(workload, setup=setup, steps=steps)
+    def all_relabelled(appends: tuple[Append, ...]) -> tuple[Append, ...]:
+        return tuple(map(relabelled, appends))
+
+    steps = [replace(step, appends=all_relabelled(step.appends)) for step in workload.steps]
+    return replace(workload, setup=all_relabelled(workload.setup), steps=tuple(steps))

@@ -127,32 +127,28 @@ class Outputs:
         gaps: bool,
         side_by_side: bool = False,
     ) -> None:
-        shapes = [(rows, width) for width in layout.widths]
+        sizes = [rows * width for width in layout.widths]
         if side_by_side:
-            buffer = torch.full((rows * sum(layout.widths),), -3, dtype=torch.int32, device=device)
-            ends = np.cumsum([rows * width for width in layout.widths]).tolist()
-            self.tables = tuple(
-                buffer[end - rows * width : end].view(rows, width)
-                for end, (_, width) in zip(ends, shapes, strict=True)
-            )
+            parts = torch.full((sum(sizes),), -3, dtype=torch.int32, device=device).split(sizes)
         else:
-            self.tables = tuple(
-                torch.full(shape, -3, dtype=torch.int32, device=device) for shape in shapes
-            )
+            parts = [torch.full((n,), -3, dtype=torch.int32, device=device) for n in sizes]
+        tables = zip(parts, layout.widths, strict=True)
+        self._take([table.view(rows, width) for table, width in tables], device)
         shape = layout.num_groups, tokens + 5 * gaps
         count, before = shape[0] * shape[1], 3 * gaps
         storage = torch.full((before + count,), -3, dtype=torch.int64, device=device)
         self.all_slots = storage[before:].view(shape)
         self.slots = self.all_slots[:, :tokens]
-        self.addresses = np.array([table.data_ptr() for table in self.tables], dtype=np.uint64)
+
+    def _take(self, tables: Sequence[torch.Tensor], device: torch.device) -> None:
+        self.tables = tuple(tables)
+        self.addresses = np.array([table.data_ptr() for table in tables], dtype=np.uint64)
         self.pointers = torch.from_numpy(self.addresses.copy()).to(device)
 
     def with_first_of(self, other: Outputs) -> Outputs:
         """Return these buffers with the first table of another set."""
         mixed = copy(self)
-        mixed.tables = (other.tables[0], *self.tables[1:])
-        mixed.addresses = np.array([table.data_ptr() for table in mixed.tables], dtype=np.uint64)
-        mixed.pointers = torch.from_numpy(mixed.addresses.copy()).to(self.pointers.device)
+        mixed._take((other.tables[0], *self.tables[1:]), self.pointers.device)
         return mixed
 
     def point(self, pointers: torch.Tensor) -> None:
@@ -194,23 +190,19 @@ class Arguments:
             out_list[:] = outputs.tables
         has_tables = outputs is not None and batch.parts is not calls.Parts.SLOTS
         has_slots = outputs is not None and batch.parts is not calls.Parts.TABLES
-        made = {
-            "idx_mapping": vectors.make(
-                "idx_mapping",
-                batch.rows,
-                torch.int64 if batch.int64 else torch.int32,
-                same=same,
-            ),
-        }
         behind = np.full(batch.more, 77)
+        dtypes = _DTYPES | {"idx_mapping": torch.int64 if batch.int64 else torch.int32}
         given = {
+            "idx_mapping": batch.rows,
             "query_start_loc": np.concatenate([batch.starts, behind]),
             "positions": batch.positions,
         }
         if batch.computed is not None:
             given["num_computed_tokens"] = np.concatenate([batch.computed, behind])
-        for name, values in given.items():
-            made[name] = vectors.make(name, values, _DTYPES[name], same=same)
+        made = {
+            name: vectors.make(name, values, dtypes[name], same=same)
+            for name, values in given.items()
+        }
         return cls(
             made,
             {name: vector.view for name, vector in made.items()},
@@ -225,13 +217,9 @@ class Arguments:
         """Make the call. Unused options are not passed: variants may lack them."""
         tensors = self.tensors
         batch = tensors["idx_mapping"], tensors["query_start_loc"], tensors["positions"]
-        rows: dict[str, Any] = {}
-        if "num_computed_tokens" in tensors:
-            rows["num_computed_tokens"] = tensors["num_computed_tokens"]
-        if self.out is not None:
-            rows["out"] = self.out
-        if self.out_ptrs is not None:
-            rows["out_ptrs"] = self.out_ptrs
+        computed = tensors.get("num_computed_tokens")
+        rows = {"num_computed_tokens": computed, "out": self.out, "out_ptrs": self.out_ptrs}
+        rows = {name: value for name, value in rows.items() if value is not None}
         slots = {} if self.slots_out is None else {"slots_out": self.slots_out}
         match method:
             case calls.GATHER:
@@ -285,18 +273,13 @@ class Arguments:
     def with_fault(self, what: str, layout: TableLayout, pick: int) -> Arguments:
         """Return the arguments with one fault, given by its name in `refusals`."""
         name, _, fault = what.partition(" ")
-        if name in refusals.VECTORS and name in self.tensors and what in refusals.ARGUMENTS:
-            return replace(
-                self,
-                tensors=self.tensors | {name: _with_fault(name, self.tensors[name], fault, pick)},
-            )
-        if name == "num_computed_tokens":  # the batch has none: a wrong one is passed
+        if name not in refusals.VECTORS or what not in refusals.ARGUMENTS:
+            return _FAULTS[what](self, layout, pick)
+        right = self.tensors.get(name)
+        if right is None:  # `num_computed_tokens`, which the batch lacks: a wrong one is passed
             device = self.tensors["idx_mapping"].device
             right = torch.zeros(layout.max_num_reqs, dtype=torch.int32, device=device)
-            return replace(
-                self, tensors=self.tensors | {name: _with_fault(name, right, fault, pick)}
-            )
-        return _FAULTS[what](self, layout, pick)
+        return replace(self, tensors=self.tensors | {name: _with_fault(name, right, fault, pick)})
 
     def _with(self, name: str, values: list[int]) -> Arguments:
         like = self.tensors[name]

@@ -13,6 +13,8 @@ from bt_bench.suites.block_tables.exploring.arguments import Outputs
 from bt_bench.suites.block_tables.exploring.calls import GATHER, SLOTS, Scenario
 from bt_kernels.layout import TableLayout
 
+Facts = dict[str, np.ndarray[Any, Any] | str]
+
 
 class Buffers:
     """The buffers of tables, and the buffers that their caller passes.
@@ -49,9 +51,9 @@ class Buffers:
         """Drop the copies, since the caller itself has written to the buffers."""
         self._held = {}
 
-    def seen(self, outputs: Mapping[int, Outputs]) -> dict[str, np.ndarray[Any, Any] | str]:
+    def seen(self, outputs: Mapping[int, Outputs]) -> Facts:
         """Return all contents, from the copies where there are any, and name the late changes."""
-        found: dict[str, np.ndarray[Any, Any] | str] = {}
+        found: Facts = {}
         late = []
         for name, tensor in self._every(outputs):
             held = self._held.get(name)

@@ -43,11 +43,11 @@ class TableExplorer(Explorer):
         has = {name for name, method in methods.items() if callable(getattr(variant, method, None))}
         if STEPS_IN_FLIGHT in _parameters(variant):
             has.add(STEPS_IN_FLIGHT)
-        return _differences(variant) | has
+        return differences_of(variant) | has
 
     def unexplored(self, variant: type[Any]) -> str:
         """See the base class."""
-        untamed = sorted(_differences(variant) - TAMED)
+        untamed = sorted(differences_of(variant) - TAMED)
         return f"has results of its own: {', '.join(untamed)} (docs/vllm.md)" if untamed else ""
 
     def title(self, scenario: Any) -> str:
@@ -107,20 +107,13 @@ def _parameters(variant: type[Any]) -> frozenset[str]:
         return frozenset()
 
 
-def _differences(variant: type[Any]) -> frozenset[str]:
-    """Return the differences of an opponent; no other variant can have any."""
-    return differences_of(variant)
-
-
 def _layout(layout: TableLayout) -> str:
-    plain = type(layout)(
-        layout.block_sizes, layout.widths, layout.max_num_reqs, layout.max_num_batched_tokens
-    )
-    shown = []
-    for one in fields(layout):
-        value = getattr(layout, one.name)
-        if one.name in ("block_sizes", "widths", "max_num_reqs", "max_num_batched_tokens") or (
-            value != getattr(plain, one.name)
-        ):
-            shown.append(f"{one.name}={value}")
+    sizes = ("block_sizes", "widths", "max_num_reqs", "max_num_batched_tokens")
+    plain = type(layout)(*(getattr(layout, name) for name in sizes))
+    values = {field.name: getattr(layout, field.name) for field in fields(layout)}
+    shown = [
+        f"{name}={value}"
+        for name, value in values.items()
+        if name in sizes or value != getattr(plain, name)
+    ]
     return f"TableLayout({', '.join(shown)})"

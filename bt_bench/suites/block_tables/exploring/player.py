@@ -7,12 +7,15 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
 from bt_bench.protocol import Guard, MismatchError, Player, Seen
+from bt_bench.suites.block_tables.checking.buffers import fill_tables
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.arguments import (
     Arguments,
@@ -21,7 +24,7 @@ from bt_bench.suites.block_tables.exploring.arguments import (
     lists_of,
     shifted,
 )
-from bt_bench.suites.block_tables.exploring.buffers import Buffers, rows_before
+from bt_bench.suites.block_tables.exploring.buffers import Buffers, Facts, rows_before
 from bt_bench.suites.block_tables.exploring.calls import (
     MIXED,
     OWN_SIZE,
@@ -70,29 +73,23 @@ class TablePlayer(Player):
         if guard is not None:
             _fill_fresh_memory(scenario.garbage, device)
         self.not_tried: list[str] = []
+        make_table = partial(_Table, variant, scenario, device, guard, self.not_tried.append)
         try:
-            yield from _play(variant, scenario, device, guard, self.not_tried.append)
+            yield from _play(scenario, make_table)
         finally:
             if scenario.rows_before and device.type == "cuda":
                 gc.collect()
                 torch.cuda.empty_cache()  # of gigabytes, which another process needs next
 
 
-def _play(
-    variant: type[Any],
-    scenario: Any,
-    device: torch.device,
-    guard: Guard | None,
-    leave_out: Callable[[str], None],
-) -> Iterator[Seen]:
+def _play(scenario: Any, make_table: Callable[[TableLayout], _Table]) -> Iterator[Seen]:
     tables: dict[int, _Table] = {}
     snapshots: dict[int, Any] = {}
     for call in scenario.calls:
         if call.table not in tables:
-            layout = scenario.layouts[call.table]
-            tables[call.table] = _Table(variant, layout, scenario, device, guard, leave_out)
+            tables[call.table] = make_table(scenario.layouts[call.table])
         table = tables[call.table]
-        facts: dict[str, np.ndarray[Any, Any] | str] = {}
+        facts: Facts = {}
         if isinstance(call, Renew):
             del tables[call.table], table
             yield facts
@@ -113,13 +110,11 @@ def _play(
         yield facts
 
 
-def _publish(
-    call: Publish, tables: Mapping[int, _Table], snapshots: Mapping[int, Any]
-) -> dict[str, np.ndarray[Any, Any] | str]:
+def _publish(call: Publish, tables: Mapping[int, _Table], snapshots: Mapping[int, Any]) -> Facts:
     """Make a publication, another meanwhile, and their ends; return their facts."""
     table = tables[call.table]
     table.publish(call)
-    facts: dict[str, np.ndarray[Any, Any] | str] = {}
+    facts: Facts = {}
     if call.meanwhile is not None:
         told = _publish(call.meanwhile, tables, snapshots)
         facts |= {f"meanwhile: {name}": fact for name, fact in told.items()}
@@ -167,11 +162,11 @@ class _Table:
     def __init__(
         self,
         variant: type[Any],
-        layout: TableLayout,
         scenario: Scenario,
         device: torch.device,
         guard: Guard | None,
         leave_out: Callable[[str], None],
+        layout: TableLayout,
     ) -> None:
         self._layout = layout
         self._device = device
@@ -197,18 +192,9 @@ class _Table:
         self._captured_reqs: dict[int, int] = {}
         self._published_rows = 0  # dirty rows once a replay has filled them
         self._unsettled = False  # whether the number of dirty rows is up to the variant
-        if scenario.garbage is not None:
-            self._spoil_tables(scenario.garbage)
+        if scenario.garbage is not None:  # as in an engine after some hours
+            fill_tables(self.tables, [scenario.garbage + 31 * group for group in range(groups)])
         self._buffers = Buffers(self.tables, layout, self._before)
-
-    def _spoil_tables(self, garbage: int) -> None:
-        """Fill all columns that nobody owns with garbage, as in an engine after some hours."""
-        state = self.tables.snapshot()
-        for index, table in enumerate(state.block_tables):
-            ramp = torch.arange(table.numel(), dtype=torch.int64)
-            filled = ((ramp * 7919 + garbage + 31 * index) % 2**31).reshape(table.shape)
-            table.copy_(filled)
-        self.tables.restore(state)
 
     @contextmanager
     def guarded(self, *others: object) -> Iterator[None]:
@@ -228,7 +214,7 @@ class _Table:
             self._buffers.hold(self._outputs)
             torch.cuda.synchronize(self._device)
 
-    def buffers(self) -> dict[str, np.ndarray[Any, Any] | str]:
+    def buffers(self) -> Facts:
         """Return all buffers as arrays, including the caller's."""
         found = self._buffers.seen(self._outputs)
         if not self._unsettled:
@@ -240,7 +226,7 @@ class _Table:
         with self.guarded(state):
             self.tables.restore(state)
 
-    def make(self, call: Call) -> dict[str, np.ndarray[Any, Any] | str]:
+    def make(self, call: Call) -> Facts:
         """Make a call; return its facts."""
         match call:
             case Stage():
@@ -267,9 +253,12 @@ class _Table:
                 return self._capture(call)
         return {}
 
-    def _stage(self, call: Stage) -> dict[str, np.ndarray[Any, Any] | str]:
-        lists = [lists_of(write, call.form) for write in call.writes]
-        lists = self._in_known_ones(lists)
+    def _stage(self, call: Stage) -> Facts:
+        # In the containers of earlier calls, like a scheduler that reuses its own.
+        lists = [
+            [self._known(place, *of_group) for of_group in enumerate(lists_of(write, call.form))]
+            for place, write in enumerate(call.writes)
+        ]
         row: Any = np.int64 if call.form in (Form.ARRAY, Form.STRIDED) else int
         if call.shared:
             known: dict[tuple[int, ...], Any] = {}
@@ -289,25 +278,17 @@ class _Table:
         )
         self._rows[:] = [SPOILED] * len(self._rows)
         self._overwrites[:] = [not one for one in self._overwrites]
-        for ids in lists:
-            for each in ids:
-                if not isinstance(each, tuple):
-                    for at in range(len(each)):
-                        each[at] = SPOILED
+        for each in chain.from_iterable(lists):
+            if not isinstance(each, tuple):
+                for at in range(len(each)):
+                    each[at] = SPOILED
         return {"lists of block ids": "kept" if kept else "changed"}
 
-    def _in_known_ones(self, lists: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Return the ids in the containers of earlier calls, like a scheduler that reuses its own.
+    def _known(self, place: int, group: int, ids: Any) -> Any:
+        """Return the container of a write's place in its call and of a group, with these ids.
 
         An array is reused if there was one of its length.
         """
-        return [
-            [self._known(place, group, ids) for group, ids in enumerate(of_groups)]
-            for place, of_groups in enumerate(lists)
-        ]
-
-    def _known(self, place: int, group: int, ids: Any) -> Any:
-        """Return the container of a write's place in its call and of a group, with these ids."""
         if isinstance(ids, tuple):
             return ids
         key = place, group, type(ids), getattr(ids, "dtype", None), getattr(ids, "strides", None)
@@ -316,7 +297,7 @@ class _Table:
         known[:] = ids
         return known
 
-    def _run(self, call: Run) -> dict[str, np.ndarray[Any, Any] | str]:
+    def _run(self, call: Run) -> Facts:
         outputs = self._outputs_of(call.batch)
         if call.poison is not None:
             self._poison(call.poison)
@@ -330,7 +311,7 @@ class _Table:
             if self._guard is not None and self._device.type == "cuda":
                 arguments.arrive_late(_keep_busy)
             result = arguments.call(self.tables, call.method)
-        facts: dict[str, np.ndarray[Any, Any] | str] = {
+        facts: Facts = {
             "arguments": arguments.changed() or "kept",
             "result": self._buffers.told(call.method, result, outputs),
         }
@@ -340,7 +321,7 @@ class _Table:
             self._unsettled = False
         return facts
 
-    def _capture(self, call: Capture) -> dict[str, np.ndarray[Any, Any] | str]:
+    def _capture(self, call: Capture) -> Facts:
         self._unsettled = True
         self._captured_reqs[call.key] = call.batch.reqs
         vectors = Vectors(self._device, self._offset)
@@ -392,7 +373,7 @@ class _Table:
                 with self.guarded(captured.vectors, captured.step):
                     captured.step.publish()
 
-    def settle(self, call: Publish) -> dict[str, np.ndarray[Any, Any] | str]:
+    def settle(self, call: Publish) -> Facts:
         """Replay the published step of a call, or make its substitute; return the facts."""
         if call.replay is not None:
             self._published_rows = self.tables.num_dirty_rows
@@ -415,7 +396,7 @@ class _Table:
                 ids = lists_of(write, Form.LIST)
                 self.tables.append_block_ids(write.row, ids, write.overwrite)
 
-    def _replay(self, key: int, batch: Batch) -> dict[str, np.ndarray[Any, Any] | str]:
+    def _replay(self, key: int, batch: Batch) -> Facts:
         """Replay a captured step on other contents of its tensors.
 
         Without a graph, make the step itself instead.
@@ -456,10 +437,9 @@ class _Table:
             made = Outputs(layout, batch.reqs, batch.tokens, self._device, gaps=False)
             self._outputs[key] = made
         elif key == MIXED and key not in self._outputs:
-            one, other = (self._outputs_of(replace(batch, out=out)) for out in (0, 1))
-            assert one is not None
-            assert other is not None
-            self._outputs[key] = other.with_first_of(one)
+            for out in (0, 1):
+                self._outputs_of(replace(batch, out=out))
+            self._outputs[key] = self._outputs[1].with_first_of(self._outputs[0])
         elif key not in self._outputs:
             rows, tokens = layout.max_num_reqs + 2, layout.max_num_batched_tokens + 3
             self._outputs[key] = Outputs(
@@ -475,7 +455,7 @@ class _Table:
             table.fill_(value)
         self.tables.slot_mappings.fill_(value)
 
-    def _dummies(self, call: Dummies) -> dict[str, np.ndarray[Any, Any] | str]:
+    def _dummies(self, call: Dummies) -> Facts:
         if call.poison is not None:
             self._poison(call.poison)
         with self.guarded():
@@ -488,15 +468,14 @@ class _Table:
             view.fill_(FILLED)  # as a run without requests may: these rows are dirty now
         return {"result": told, "contents": "empty" if empty else "not empty"}
 
-    def _refuse(self, call: Refused) -> dict[str, np.ndarray[Any, Any] | str]:
+    def _refuse(self, call: Refused) -> Facts:
         """Return the outcome of a wrong call; the reference checks little, and is not asked."""
         outputs = None
         if call.batch is not None:
             custom = call.what in refusals.OUTPUTS or call.batch.out is not None
             outputs = self._outputs_of(replace(call.batch, out=0)) if custom else None
-        if self._is_reference or (
-            call.method == refusals.MANY and append_many_of(self.tables) is None
-        ):
+        lacks_it = call.method == refusals.MANY and append_many_of(self.tables) is None
+        if self._is_reference or lacks_it:
             return {"outcome": "refused"}
         arguments = None
         if call.batch is not None:

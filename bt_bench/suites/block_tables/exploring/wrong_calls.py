@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,26 +42,26 @@ def wrong_call(
     if call.method in refusals.NUMBERS:
         number = _wrong_number(call, layout)
         return lambda: method(number)
-    write = _wrong_write(call, tables, layout)
+    row, ids, overwrites = _wrong_write(call, tables, layout)
     if call.method == refusals.MANY:
         # Behind a valid write, of another row if there is one, which must not stay staged.
         good = [[5] for _ in range(layout.num_groups)]
         other = (call.row + 1) % layout.max_num_reqs
-        overwrite = write.overwrite or other == write.row
-        three: list[list[Any]] = [[other, write.row], [good, write.ids], [True, overwrite]]
+        overwrite = overwrites or other == row
+        three: list[list[Any]] = [[other, row], [good, ids], [True, overwrite]]
         if call.what == refusals.TOO_WIDE_TOGETHER:
             fits = [[3] * width for width in layout.widths]
-            three = [[write.row] * 2, [fits, [[3] for _ in fits]], [True, False]]
-        elif call.pick // 3 % 2 and other != write.row:  # whose row comes twice
-            three = [[other, *three[0]], [good, good, write.ids], [True, *three[2]]]
+            three = [[row] * 2, [fits, [[3] for _ in fits]], [True, False]]
+        elif call.pick // 3 % 2 and other != row:  # whose row comes twice
+            three = [[other, *three[0]], [good, good, ids], [True, *three[2]]]
             three[2][1] = layout.widths.count(1) > 0
-        if call.pick // 6 % 2 and isinstance(write.row, int) and write.row == call.row:
-            for values, value in zip(three, (write.row, good, True), strict=True):
+        if call.pick // 6 % 2 and isinstance(row, int) and row == call.row:
+            for values, value in zip(three, (row, good, True), strict=True):
                 values.append(value)  # overwrites the wrong write, still to be refused
         if call.what == refusals.LENGTHS:
             three[call.pick % 3].pop()
         return lambda: method(*three)
-    return lambda: method(write.row, write.ids, write.overwrite)
+    return lambda: method(row, ids, overwrites)
 
 
 def _overlapping(call: Refused, tables: Any, right: Any) -> list[torch.Tensor]:
@@ -120,14 +120,8 @@ def _wrong_number(call: Refused, layout: TableLayout) -> Any:
     return limit + 1 + far if call.what == refusals.NUMBER_ABOVE else -1 - far
 
 
-@dataclass
-class _WrongWrite:
-    row: Any
-    ids: Any
-    overwrite: bool
-
-
-def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite:
+def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> tuple[Any, Any, bool]:
+    """Return row, lists of ids, and `overwrite` of a wrong write."""
     widths = np.array(layout.widths)
     many_of_one_row = call.method == refusals.MANY and layout.max_num_reqs == 1
     overwrite = call.overwrite or many_of_one_row
@@ -165,4 +159,4 @@ def _wrong_write(call: Refused, tables: Any, layout: TableLayout) -> _WrongWrite
         lists[call.group] = (None, 7, 2.5, True)[call.pick % 4]
     elif call.what == refusals.LISTS_ODD:
         lists = (None, 7)[call.pick % 2]
-    return _WrongWrite(row, lists, overwrite)
+    return row, lists, overwrite

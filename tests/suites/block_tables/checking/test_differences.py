@@ -13,13 +13,8 @@ from support.variants import classes, failures
 from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.suites.block_tables.checking.differences import (
-    as_defined,
-    differences_of,
-    tamed,
-    undefined_on,
-)
-from bt_bench.suites.block_tables.vllm.differences import MEANINGS, Opponent
+from bt_bench.suites.block_tables.checking.differences import as_defined, tamed, undefined_on
+from bt_bench.suites.block_tables.vllm.differences import MEANINGS, Opponent, differences_of
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_kernels.layout import TableLayout
@@ -57,8 +52,8 @@ def test_no_variant_can_excuse_itself(device, parents):
             self.slot_mappings[slots >= 2**31] = 7 if slots.numel() else 0
             return tables, slots
 
-    assert differences_of(Mine) == differences_of(object()) == frozenset()
-    assert differences_of(Theirs) == differences_of(Theirs()) == ALL
+    assert differences_of(Mine) == differences_of(object) == frozenset()
+    assert differences_of(Theirs) == ALL
     workload = conformance_workloads(0)["corners_int32"]
     assert undefined_on(Mine, workload) is None
     assert "writes_to_a_row" in undefined_on(Theirs, workload)
