@@ -44,7 +44,7 @@ def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
     """Return the stand-ins for names of vLLM's modules."""
     import triton
 
-    view = _itself if interpreted else device_view
+    view = (lambda tensor: tensor) if interpreted else device_view
     return {
         ("vllm.triton_utils", "triton"): triton,
         ("vllm.triton_utils", "tl"): triton.language,
@@ -54,10 +54,6 @@ def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
         ("vllm.utils.torch_utils", "get_accelerator_view_from_cpu_tensor"): view,
         ("vllm.v1.attention.backends.utils", "PAD_SLOT_ID"): -1,
     }
-
-
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 def device_view(pinned: torch.Tensor) -> torch.Tensor:
@@ -110,24 +106,18 @@ class _Loader:
         """Return the object that `from module import name` gives one of the files."""
         if (module, name) in self._stand_ins:
             return self._stand_ins[module, name]
+        found = None
         if module in _WHOLE:
             found = self.module(module)
-            if not hasattr(found, name):
-                raise self._unknown(module, name)
-            return getattr(found, name)
-        if not self._source.path_of(module).is_file():
-            raise self._unknown(module, name)
-        needed = _needed(self._parse(module).body, name)
-        if not needed:
-            raise self._unknown(module, name)
-        return getattr(self._run(module, needed), name)
-
-    def _unknown(self, module: str, name: str) -> UsageError:
-        return UsageError(
-            f"vLLM {self._source.release} in {self._source.root} needs {name!r} of {module}, which "
-            "is not there; unpack the whole wheel, or use a release that bt-bench knows "
-            "(docs/vllm.md)"
-        )
+        elif self._source.path_of(module).is_file():
+            found = self._run(module, _needed(self._parse(module).body, name))
+        if not hasattr(found, name):
+            raise UsageError(
+                f"vLLM {self._source.release} in {self._source.root} needs {name!r} of {module}, "
+                "which is not there; unpack the whole wheel, or use a release that bt-bench knows "
+                "(docs/vllm.md)"
+            )
+        return getattr(found, name)
 
     def _parse(self, module: str) -> ast.Module:
         path = self._source.path_of(module)

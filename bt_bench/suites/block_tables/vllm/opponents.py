@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Opponent
-from bt_bench.suites.block_tables.vllm.source import VLLM, Sources, expand_opponents
+from bt_bench.suites.block_tables.vllm.source import VLLM, Sources, is_opponent
 
 ADAPTER = Path(__file__).parent / "adapter.py"
 NOTE = "was checked by its own definitions; see docs/vllm.md"
@@ -20,13 +21,39 @@ class VllmOpponents:
     """
 
     def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+        self._reason = sources.reason
+        self._known = sources.names()
         self.entries = {
             name: Opponent(f"BlockTables of vLLM {source.release} itself", ADAPTER, source, NOTE)
-            for name, source in sources.names().items()
+            for name, source in self._known.items()
         }
         self.absent = {} if sources.found else {VLLM: sources.reason}
 
     def expand(self, names: Sequence[str], *, by_name: bool) -> tuple[list[str], dict[str, str]]:
-        """Expand `vllm` among names of variants where it stands for several releases."""
-        return expand_opponents(names, self._sources, by_name=by_name)
+        """Expand `vllm` among names of variants where it stands for several releases.
+
+        Args:
+            names: the names, as given.
+            by_name: whether all must be available, since the user named them.
+
+        Returns:
+            The available names, and the reason why each of the others is left out.
+
+        Raises:
+            UsageError: if a required one is not available.
+        """
+        chosen: dict[str, None] = {}
+        absent: dict[str, str] = {}
+        for name in names:
+            if not is_opponent(name) or name in self._known:
+                chosen[name] = None
+            elif name == VLLM and self._known:
+                chosen |= dict.fromkeys(self._known)
+            else:
+                there = (
+                    f"{other} (vLLM {source.release})" for other, source in self._known.items()
+                )
+                absent[name] = self._reason or f"only {', '.join(there)} can be used"
+                if by_name:
+                    raise UsageError(f"variant {name!r} is not available: {absent[name]}")
+        return list(chosen), absent

@@ -71,38 +71,6 @@ def is_opponent(name: str) -> bool:
     return re.fullmatch(rf"{VLLM}(_(\d.*|{_UNKNOWN}))?", name) is not None
 
 
-def expand_opponents(
-    names: Sequence[str], sources: Sources, *, by_name: bool
-) -> tuple[list[str], dict[str, str]]:
-    """Expand `vllm` among names of variants where it stands for several releases.
-
-    Args:
-        names: the names, as given.
-        sources: the sources of opponents.
-        by_name: whether all must be available, since the user named them.
-
-    Returns:
-        The available names, and the reason why each of the others is left out.
-
-    Raises:
-        UsageError: if a required one is not available.
-    """
-    known = sources.names()
-    chosen: dict[str, None] = {}
-    absent: dict[str, str] = {}
-    for name in names:
-        if not is_opponent(name) or name in known:
-            chosen[name] = None
-        elif name == VLLM and known:
-            chosen |= dict.fromkeys(known)
-        else:
-            there = (f"{other} (vLLM {source.release})" for other, source in known.items())
-            absent[name] = sources.reason or f"only {', '.join(there)} can be used"
-            if by_name:
-                raise UsageError(f"variant {name!r} is not available: {absent[name]}")
-    return list(chosen), absent
-
-
 def find_sources(folders: Sequence[Path]) -> Sources:
     """Return the given sources; without any, the installed vLLM.
 

@@ -10,12 +10,7 @@ from support.vllm_stand_in import NEW, OLD, write_stand_in
 
 from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
-from bt_bench.suites.block_tables.vllm.source import (
-    Sources,
-    expand_opponents,
-    find_sources,
-    is_opponent,
-)
+from bt_bench.suites.block_tables.vllm.source import Sources, find_sources, is_opponent
 from bt_bench.variants.catalogue import find_variants
 
 
@@ -85,25 +80,20 @@ def test_an_installed_vllm_is_found_without_importing_it(tmp_path, monkeypatch):
 def test_a_name_stands_for_all_that_there_are(tmp_path):
     both = two(tmp_path)
     names = ["fused", "vllm", "baseline"]
-    assert expand_opponents(names, both, by_name=True) == (
-        ["fused", "vllm_0.16.0", "vllm_0.33.0", "baseline"],
-        {},
-    )
-    assert expand_opponents(["vllm_0.33.0", "vllm"], both, by_name=True)[0] == [
-        "vllm_0.33.0",
-        "vllm_0.16.0",
-    ]
-    one = Sources(both.found[:1])
-    assert expand_opponents(names, one, by_name=True) == (names, {})
-    none = Sources((), "there is none")
-    assert expand_opponents(names, none, by_name=False) == (
-        ["fused", "baseline"],
-        {"vllm": "there is none"},
-    )
+    releases = ["vllm_0.16.0", "vllm_0.33.0"]
+    expanded = VllmOpponents(both).expand(names, by_name=True)
+    assert expanded == (["fused", *releases, "baseline"], {})
+    turned = VllmOpponents(both).expand(["vllm_0.33.0", "vllm"], by_name=True)
+    assert turned == (releases[::-1], {})
+    one = VllmOpponents(Sources(both.found[:1]))
+    assert one.expand(names, by_name=True) == (names, {})
+    none = VllmOpponents(Sources((), "there is none"))
+    left = none.expand(names, by_name=False)
+    assert left == (["fused", "baseline"], {"vllm": "there is none"})
     with pytest.raises(UsageError, match="variant 'vllm' is not available: there is none"):
-        expand_opponents(names, none, by_name=True)
+        none.expand(names, by_name=True)
     with pytest.raises(UsageError, match=r"'vllm_0\.33\.0' .*: only vllm \(vLLM 0\.16\.0\)"):
-        expand_opponents(["vllm_0.33.0"], one, by_name=True)
+        one.expand(["vllm_0.33.0"], by_name=True)
 
 
 def test_a_users_variant_cannot_take_its_name(tmp_path):
