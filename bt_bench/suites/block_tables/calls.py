@@ -44,14 +44,10 @@ def bind(tables: Any, operation: Operation, step: StepInputs) -> Callable[[], ob
 
 
 def _gather_options(step: StepInputs) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if step.num_computed_tokens is not None:
-        options["num_computed_tokens"] = step.num_computed_tokens
+    options: dict[str, Any] = {"num_computed_tokens": step.num_computed_tokens}
     if step.outputs is not None:
-        options["out"] = step.outputs.block_tables
-        if step.outputs.addresses is not None:
-            options["out_ptrs"] = step.outputs.addresses
-    return options
+        options |= {"out": step.outputs.block_tables, "out_ptrs": step.outputs.addresses}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _slots_out(step: StepInputs) -> dict[str, Any]:

@@ -58,9 +58,8 @@ def _facts(description: Description) -> Iterator[str]:
 
 
 def _sections(description: Description) -> Iterator[Section]:
-    yield _section(
-        "All steps" if description.steps.num_steps > 1 else "The step", description.steps
-    )
+    steps = description.steps
+    yield _section("All steps" if steps.num_steps > 1 else "The step", steps)
     trace = description.trace
     if trace is not None:
         title = f"Window {trace.window_name!r}, from step {trace.window_start}"
@@ -69,7 +68,7 @@ def _sections(description: Description) -> Iterator[Section]:
 
 def _section(title: str, figures: StepFigures) -> Section:
     rows = tuple(
-        (Cell(name), *(Cell(_count(value)) for value in _values(distribution)))
+        (Cell(name), *(Cell(_count(getattr(distribution, column))) for column in _COLUMNS[1:]))
         for name, distribution in _distributions(figures)
     )
     return Section(title, (_shares(figures), Table(_COLUMNS, rows, num_text_columns=1)))
@@ -98,8 +97,3 @@ def _distributions(figures: StepFigures) -> Iterator[tuple[str, Distribution]]:
 
 def _count(value: float) -> str:
     return str(int(value)) if value == int(value) else format_number(value)
-
-
-def _values(distribution: Distribution) -> tuple[float, ...]:
-    d = distribution
-    return (d.min, d.p50, d.p90, d.p99, d.max, d.mean)

@@ -59,9 +59,8 @@ def traffic_of(
     """
     num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), np.int64)
     _apply(num_blocks, setup)
-    found: dict[str, list[Traffic]] = {
-        name: [] for name in ("stage", "apply", "gather", "slots", "gather_slots", "step")
-    }
+    names = ("stage", "apply", "gather", "slots", "gather_slots", "step")
+    found: dict[str, list[Traffic]] = {name: [] for name in names}
     before: Step | None = None
     for step in steps:
         parts = _parts_of(layout, step, num_blocks, before)

@@ -74,7 +74,7 @@ class Workload(CommonWorkload):
         results from before there were options.
         """
         state = hashlib.sha256()
-        state.update(repr((_Sizes(self.layout), self.idx_mapping_dtype)).encode())
+        state.update(f"({_sizes(self.layout)}, {self.idx_mapping_dtype!r})".encode())
         for option in _options(self.layout):
             state.update(repr(option).encode())
         if self.custom_outputs:
@@ -95,16 +95,10 @@ def _arrays(step: Step) -> Iterator[npt.NDArray[np.integer]]:
         yield step.num_computed_tokens
 
 
-class _Sizes:
-    """The sizes of a layout, as before it had options; digests are made of its `repr`."""
-
-    def __init__(self, layout: TableLayout) -> None:
-        self._layout = layout
-
-    def __repr__(self) -> str:
-        sizes = ("block_sizes", "widths", "max_num_reqs", "max_num_batched_tokens")
-        given = ", ".join(f"{name}={getattr(self._layout, name)!r}" for name in sizes)
-        return f"TableLayout({given})"
+def _sizes(layout: TableLayout) -> str:
+    """Return the sizes of a layout, in the form of its `repr` from before it had options."""
+    sizes = ("block_sizes", "widths", "max_num_reqs", "max_num_batched_tokens")
+    return f"TableLayout({', '.join(f'{name}={getattr(layout, name)!r}' for name in sizes)})"
 
 
 def _options(layout: TableLayout) -> Iterator[tuple[object, ...]]:

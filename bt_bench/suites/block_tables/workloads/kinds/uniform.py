@@ -56,8 +56,8 @@ class UniformParameters(WorkloadParameters):
         most = -(-tokens // requests)
         if most > self.max_model_len:
             raise UsageError(
-                f"'tokens' is {tokens}, which is {most} for one of {requests} requests; expected at "
-                f"most 'max_model_len' for each, {self.max_model_len}"
+                f"'tokens' is {tokens}, which is {most} for one of {requests} requests; expected "
+                f"at most 'max_model_len' for each, {self.max_model_len}"
             )
         if _rows_written(self) > requests:
             raise UsageError(
