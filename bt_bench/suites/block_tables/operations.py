@@ -6,59 +6,21 @@ from bt_bench.base.names import Operation
 
 _SEPARATE = ("apply", "gather", "slots")
 
-STAGE = Operation(
-    "stage",
-    title="Stage writes (host only)",
-    method="append_block_ids",
-    path=_SEPARATE,
-    rank=0,
-    on_host=True,
-    stages=True,
+_TOGETHER = ("apply", "gather_slots")
+# Name, title, method, path, and further traits.
+_ROWS: tuple[tuple[str, str, str, tuple[str, ...], dict[str, bool]], ...] = (
+    ("stage", "Stage writes (host only)", "append_block_ids", _SEPARATE, {"on_host": True}),
+    ("apply", "Apply staged writes", "apply_staged_writes", _SEPARATE, {"consumes_staged": True}),
+    ("gather", "Gather block tables", "gather_block_tables", _SEPARATE, {}),
+    ("slots", "Compute slot mappings", "compute_slot_mappings", _SEPARATE, {}),
+    ("gather_slots", "Gather + slots", "gather_and_compute_slot_mappings", _TOGETHER, {}),
+    ("step", "Whole step", "prepare_step", ("step",), {"consumes_staged": True}),
 )
-APPLY = Operation(
-    "apply",
-    title="Apply staged writes",
-    method="apply_staged_writes",
-    path=_SEPARATE,
-    rank=1,
-    stages=True,
-    consumes_staged=True,
+OPERATIONS = tuple(
+    Operation(name, title=title, method=method, path=path, rank=rank, stages=True, **traits)
+    for rank, (name, title, method, path, traits) in enumerate(_ROWS)
 )
-GATHER = Operation(
-    "gather",
-    title="Gather block tables",
-    method="gather_block_tables",
-    path=_SEPARATE,
-    rank=2,
-    stages=True,
-)
-SLOTS = Operation(
-    "slots",
-    title="Compute slot mappings",
-    method="compute_slot_mappings",
-    path=_SEPARATE,
-    rank=3,
-    stages=True,
-)
-GATHER_SLOTS = Operation(
-    "gather_slots",
-    title="Gather + slots",
-    method="gather_and_compute_slot_mappings",
-    path=("apply", "gather_slots"),
-    rank=4,
-    stages=True,
-)
-STEP = Operation(
-    "step",
-    title="Whole step",
-    method="prepare_step",
-    path=("step",),
-    rank=5,
-    stages=True,
-    consumes_staged=True,
-)
-
-OPERATIONS = (STAGE, APPLY, GATHER, SLOTS, GATHER_SLOTS, STEP)
+STAGE, APPLY, GATHER, SLOTS, GATHER_SLOTS, STEP = OPERATIONS
 BY_NAME = {str(operation): operation for operation in OPERATIONS}
 DEFAULTS = (GATHER_SLOTS, STEP)
 """The operations that a config measures if it names none; reports list them first."""

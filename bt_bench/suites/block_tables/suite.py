@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bt_bench.protocol import Operation, Opponents, Suite
-from bt_bench.suites.block_tables import operations
+from bt_bench.protocol import Opponents, Suite
 from bt_bench.suites.block_tables.exploring import TableExplorer
+from bt_bench.suites.block_tables.operations import DEFAULTS, OPERATIONS
 from bt_bench.suites.block_tables.sizes import memory_note
 from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import find_sources, is_opponent
@@ -29,22 +29,14 @@ class BlockTableSuite(Suite):
     protocol = 1
     name = "block_tables"
     title = "Block tables of the paged KV cache, brought up to date in every scheduling step"
-    operations = operations.OPERATIONS
+    operations = OPERATIONS
     parameters = find_kinds()
+    defaults = DEFAULTS
     package = "bt_kernels"
+    kernels = None  # the package is installed beside the harness
     methods = ("snapshot", "restore")
     includes: Mapping[str, tuple[str, ...]] = {"model": ("groups", "block_size")}
     memory_advice = "use smaller max_num_reqs, max_model_len or groups, or raise block_size"
-
-    @property
-    def defaults(self) -> tuple[Operation, ...]:
-        """See the base class."""
-        return operations.DEFAULTS
-
-    @property
-    def kernels(self) -> Path | None:
-        """See the base class: `bt_kernels` is installed beside the harness."""
-        return None
 
     @property
     def configs(self) -> Path:

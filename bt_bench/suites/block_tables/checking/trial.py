@@ -220,7 +220,10 @@ class TableTrial(Trial):
         most_reqs, most_tokens = layout.max_num_reqs, layout.max_num_batched_tokens
         # The caller may fill the rows of the first call; the second call must empty them.
         for sizes in ((most_reqs // 2, most_tokens // 2), (0, 0)):
-            expected = copies_on(self._device, _expected_of_dummies(self._reference, *sizes))
+            poison(self._reference, DUMMY_POISON)
+            self._reference.get_dummy_block_tables(sizes[0])
+            self._reference.get_dummy_slot_mappings(sizes[1])
+            expected = copies_on(self._device, buffers_of(self._reference))
             yield "dummy outputs", partial(_check_dummies, expected, *sizes)
         yield "refusal", partial(_check_refusal, self._workload)
         yield "restore", partial(_check_restore, self._start, self._workload, self._device)
@@ -244,13 +247,6 @@ def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
     if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
         return outputs
     return replace(outputs, addresses=None)
-
-
-def _expected_of_dummies(reference: Any, num_reqs: int, num_tokens: int) -> Buffers:
-    poison(reference, DUMMY_POISON)
-    reference.get_dummy_block_tables(num_reqs)
-    reference.get_dummy_slot_mappings(num_tokens)
-    return buffers_of(reference)
 
 
 def _check_dummies(

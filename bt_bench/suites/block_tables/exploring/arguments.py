@@ -129,7 +129,8 @@ class Outputs:
     ) -> None:
         sizes = [rows * width for width in layout.widths]
         if side_by_side:
-            parts = torch.full((sum(sizes),), -3, dtype=torch.int32, device=device).split(sizes)
+            whole = torch.full((sum(sizes),), -3, dtype=torch.int32, device=device)
+            parts = list(torch.split(whole, sizes))
         else:
             parts = [torch.full((n,), -3, dtype=torch.int32, device=device) for n in sizes]
         tables = zip(parts, layout.widths, strict=True)

@@ -85,17 +85,13 @@ NUMBER_ABOVE, NUMBER_BELOW = "a number above its limit", "a number below 0"
 NUMBER_ODD = "a number that is no integer"
 
 
-def _named() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for vector, methods in zip(VECTORS, (_ALL, _SLOTS, _SLOTS, _GATHERS), strict=True):
-        for fault in (WRONG_DTYPE, STRIDED, TWO_DIMENSIONS, ELSEWHERE, TOO_SHORT):
-            if fault != TOO_SHORT or vector in ("query_start_loc", "num_computed_tokens"):
-                found[f"{vector} {fault}"] = methods
-    return found
-
-
 ARGUMENTS: dict[str, tuple[str, ...]] = {
-    **_named(),
+    **{
+        f"{vector} {fault}": methods
+        for vector, methods in zip(VECTORS, (_ALL, _SLOTS, _SLOTS, _GATHERS), strict=True)
+        for fault in (WRONG_DTYPE, STRIDED, TWO_DIMENSIONS, ELSEWHERE, TOO_SHORT)
+        if fault != TOO_SHORT or vector in ("query_start_loc", "num_computed_tokens")
+    },
     REQS_BELOW: _GATHERS,
     REQS_ABOVE: _GATHERS,
     TOKENS_ABOVE: _SLOTS,
@@ -116,12 +112,8 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
 """The same for custom outputs."""
 
 CONTENTS: dict[str, tuple[str, ...]] = {
-    ROW_UNKNOWN: _ALL,
-    ROW_NEGATIVE: _ALL,
-    STARTS_LATE: _SLOTS,
-    STARTS_FALL: _SLOTS,
-    STARTS_LONG: _SLOTS,
-    STARTS_PADDED: _SLOTS,
+    **dict.fromkeys((ROW_UNKNOWN, ROW_NEGATIVE), _ALL),
+    **dict.fromkeys((STARTS_LATE, STARTS_FALL, STARTS_LONG, STARTS_PADDED), _SLOTS),
 }
 """The same for contents."""
 

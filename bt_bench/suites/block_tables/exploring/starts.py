@@ -47,10 +47,6 @@ def _shortened(rng: np.random.Generator, lengths: Ints, tokens: int) -> Ints:
     return found
 
 
-def _even(_rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    return np.diff(np.arange(reqs + 1) * tokens // reqs)
-
-
 def _one(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
     """Put all tokens in one request: the first, the last, or another."""
     lengths = np.zeros(reqs, dtype=np.int64)
@@ -70,18 +66,10 @@ def _long_first(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
     return short
 
 
-def _long_last(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
-    return _long_first(rng, reqs, tokens)[::-1]
-
-
 def _turns(rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
     """Draw long and short requests in turn."""
     short, long = rng.integers(1, 17, size=reqs), rng.integers(17, 60, size=reqs)
     return np.where((np.arange(reqs) + int(rng.integers(2))) % 2 == 0, long, short)
-
-
-def _ones(_rng: np.random.Generator, reqs: int, _tokens: int) -> Ints:
-    return np.ones(reqs, dtype=np.int64)
 
 
 def _gaps(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
@@ -128,10 +116,8 @@ def _mates(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 def _few(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
     """Give tokens to the first or the last request, and to two others at most."""
     lengths = np.zeros(reqs, dtype=np.int64)
-    places = [
-        int(rng.choice([0, reqs - 1])),
-        *rng.integers(reqs, size=int(rng.integers(3))).tolist(),
-    ]
+    places = [int(rng.choice([0, reqs - 1]))]
+    places += rng.integers(reqs, size=int(rng.integers(3))).tolist()
     for place in places:
         lengths[place] = max(1, tokens // len(places) - int(rng.integers(9)))
     return lengths
@@ -146,13 +132,13 @@ def _ends(rng: np.random.Generator, reqs: int, tokens: int) -> Ints:
 
 
 SPREADS: Final[dict[str, Callable[[np.random.Generator, int, int], Ints]]] = {
-    "even": _even,
+    "even": lambda _rng, reqs, tokens: np.diff(np.arange(reqs + 1) * tokens // reqs),
     "one": _one,
     "anyhow": _anyhow,
     "long first": _long_first,
-    "long last": _long_last,
+    "long last": lambda rng, reqs, tokens: _long_first(rng, reqs, tokens)[::-1],
     "turns": _turns,
-    "ones": _ones,
+    "ones": lambda _rng, reqs, _tokens: np.ones(reqs, dtype=np.int64),
     "gaps": _gaps,
     "runs": _runs,
     "mates": _mates,

@@ -36,32 +36,15 @@ from bt_kernels.layout import (
 )
 
 _CONSTRUCTOR, _GATHER, _SLOTS = "__init__", "gather_block_tables", "compute_slot_mappings"
+# Arguments of the constructor that a layout has under the same name.
+_NUMBERS = ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_rank", "cp_interleave")
+_LISTS = ("block_sizes", "slot_mapping_enabled", "dcp_sharded", "sliding_window_reach")
+_OTHERS = ("max_model_len", "max_num_blocks_per_group", "device")
 # The arguments that each may get; a release takes some of them.
 _KNOWN = {
-    _CONSTRUCTOR: {
-        "self",
-        "block_sizes",
-        "max_num_reqs",
-        "max_num_batched_tokens",
-        "max_model_len",
-        "max_num_blocks_per_group",
-        "device",
-        "cp_size",
-        "cp_rank",
-        "cp_interleave",
-        "slot_mapping_enabled",
-        "dcp_sharded",
-        "sliding_window_reach",
-    },
+    _CONSTRUCTOR: {"self", *_NUMBERS, *_LISTS, *_OTHERS},
     _GATHER: {"self", "idx_mapping", "num_reqs_padded", "out", "out_ptrs", "num_computed_tokens"},
-    _SLOTS: {
-        "self",
-        "idx_mapping",
-        "query_start_loc",
-        "positions",
-        "num_tokens_padded",
-        "out",
-    },
+    _SLOTS: {"self", "idx_mapping", "query_start_loc", "positions", "num_tokens_padded", "out"},
 }
 # The parameters that a release must have for a feature. Dummy requests are no feature of any
 # release, since its gather leaves them undefined.
@@ -199,21 +182,12 @@ def _arguments(
     layout: TableLayout, device: torch.device, takes: frozenset[tuple[str, str]]
 ) -> dict[str, Any]:
     """Return the arguments that the constructor takes."""
-    values: dict[str, Any] = {
-        "block_sizes": list(layout.block_sizes),
-        "max_num_reqs": layout.max_num_reqs,
-        "max_num_batched_tokens": layout.max_num_batched_tokens,
-        # The most tokens that every row holds; the release derives all widths from it.
-        "max_model_len": min(w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True)),
-        "max_num_blocks_per_group": list(layout.widths),
-        "device": device,
-        "cp_size": layout.cp_size,
-        "cp_rank": layout.cp_rank,
-        "cp_interleave": layout.cp_interleave,
-        "slot_mapping_enabled": list(layout.slot_mapping_enabled),
-        "dcp_sharded": list(layout.dcp_sharded),
-        "sliding_window_reach": list(layout.sliding_window_reach),
-    }
+    values: dict[str, Any] = {name: getattr(layout, name) for name in _NUMBERS}
+    values |= {name: list(getattr(layout, name)) for name in _LISTS}
+    # The most tokens that every row holds; the release derives all widths from it.
+    longest = min(w * b for w, b in zip(layout.widths, layout.block_sizes, strict=True))
+    others = (longest, list(layout.widths), device)
+    values |= zip(_OTHERS, others, strict=True)
     return {name: value for name, value in values.items() if (_CONSTRUCTOR, name) in takes}
 
 
