@@ -217,20 +217,17 @@ class Tally:
         self._row_blocks = [
             np.zeros(widths[size] + 1, dtype=np.int64) for size in self._groups_of_size
         ]
-        self._num_reqs = array("q")
-        self._num_tokens = array("q")
-        self._rows_written = array("q")
-        self._ids_written = array("q")
+        names = ("num_reqs", "num_tokens", "rows_written", "block_ids_written")
+        self._counts = {name: array("q") for name in names}
         self._every_group_written = 0
         self._with_prefill = 0
 
     def add(self, batch: ScheduledBatch) -> None:
         """Add one step."""
         lengths = [[len(ids) for ids in append.block_ids] for append in batch.appends]
-        self._num_reqs.append(len(batch.rows))
-        self._num_tokens.append(batch.num_tokens)
-        self._rows_written.append(len(lengths))
-        self._ids_written.append(sum(map(sum, lengths)))
+        counts = (len(batch.rows), batch.num_tokens, len(lengths), sum(map(sum, lengths)))
+        for values, count in zip(self._counts.values(), counts, strict=True):
+            values.append(count)
         self._every_group_written += bool(lengths) and all(map(any, zip(*lengths, strict=True)))
         self._with_prefill += batch.num_prefills > 0
         for histogram, row_blocks in zip(self._row_blocks, batch.row_blocks, strict=True):
@@ -238,11 +235,15 @@ class Tally:
 
     def tokens(self) -> Int64Array:
         """Return the tokens of each step."""
-        return np.array(self._num_tokens, dtype=np.int64)
+        return np.array(self._counts["num_tokens"], dtype=np.int64)
 
     def figures(self, prefills_known: bool = True) -> StepFigures:
         """Return the figures of all steps added."""
-        num_steps = len(self._num_reqs)
+        num_steps = len(self._counts["num_reqs"])
+        of_steps: dict[str, Any] = {
+            name: _distribution(*np.unique(np.array(values, dtype=np.int64), return_counts=True))
+            for name, values in self._counts.items()
+        }
         row_blocks = [
             RowBlocks(
                 block_size=block_size,
@@ -255,19 +256,12 @@ class Tally:
         ]
         return StepFigures(
             num_steps=num_steps,
-            num_reqs=_distribution_of(self._num_reqs),
-            num_tokens=_distribution_of(self._num_tokens),
-            rows_written=_distribution_of(self._rows_written),
-            block_ids_written=_distribution_of(self._ids_written),
+            **of_steps,
             row_blocks=row_blocks,
-            share_without_write=self._rows_written.count(0) / num_steps,
+            share_without_write=self._counts["rows_written"].count(0) / num_steps,
             share_with_every_group_written=self._every_group_written / num_steps,
             share_with_prefill=self._with_prefill / num_steps if prefills_known else None,
         )
-
-
-def _distribution_of(values: array[int]) -> Distribution:
-    return _distribution(*np.unique(np.array(values, dtype=np.int64), return_counts=True))
 
 
 def _distribution(values: Int64Array, counts: npt.NDArray[np.intp]) -> Distribution:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bt_bench.suites.block_tables.workloads.assemble import DUMMY_ROW
-from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.steps import Append, Int64Array, Step
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 
@@ -72,7 +72,7 @@ def _with_computed_tokens(rng: np.random.Generator, layout: TableLayout, step: S
 def _random_append(
     rng: np.random.Generator,
     layout: TableLayout,
-    owned: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+    owned: Int64Array,
     row: int,
     least: float,
     most: float,
@@ -91,11 +91,7 @@ def _random_append(
     return Append(row, tuple(ids), overwrite)
 
 
-def _random_step(
-    rng: np.random.Generator,
-    layout: TableLayout,
-    owned: np.ndarray[tuple[int, int], np.dtype[np.int64]],
-) -> Step:
+def _random_step(rng: np.random.Generator, layout: TableLayout, owned: Int64Array) -> Step:
     rows_written = rng.integers(0, layout.max_num_reqs, rng.integers(0, layout.max_num_reqs + 3))
     appends = [_random_append(rng, layout, owned, int(row), 0.0, 0.3) for row in rows_written]
     num_reqs = int(rng.integers(1, layout.max_num_reqs + 1))

@@ -52,8 +52,7 @@ class BlockPool:
             ids += self._reuse(count - len(ids))
         self.num_allocations += count
         self.num_in_use += count
-        if self.num_in_use > self.peak_in_use:
-            self.peak_in_use = self.num_in_use
+        self.peak_in_use = max(self.peak_in_use, self.num_in_use)
         return ids
 
     def _reuse(self, count: int) -> list[int]:
