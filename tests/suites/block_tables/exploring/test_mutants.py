@@ -62,21 +62,20 @@ class LeavesMates(Reference):
 
 
 class ForgetsRows(Reference):
+    """A gather leaves a part of the input tables as it was."""
+
+    part = np.s_[1024:]
+
     def gather_block_tables(self, rows, reqs, out=None, *args, **options):
-        before = [table[1024:].clone() for table in self.input_block_tables]
+        before = [table[self.part].clone() for table in self.input_block_tables]
         result = super().gather_block_tables(rows, reqs, out, *args, **options)
         for table, old in zip(self.input_block_tables, before, strict=True):
-            table[1024:] = old
+            table[self.part] = old
         return result
 
 
-class ForgetsColumns(Reference):
-    def gather_block_tables(self, rows, reqs, out=None, *args, **options):
-        before = [table[:, 65_535:].clone() for table in self.input_block_tables]
-        result = super().gather_block_tables(rows, reqs, out, *args, **options)
-        for table, old in zip(self.input_block_tables, before, strict=True):
-            table[:, 65_535:] = old
-        return result
+class ForgetsColumns(ForgetsRows):
+    part = np.s_[:, 65_535:]
 
 
 class ForgetsTheLastWrite(Reference):

@@ -20,6 +20,14 @@ from bt_bench.suites.block_tables.workloads import (
 from bt_bench.suites.block_tables.workloads.describe import Description
 
 
+def distribution(*values):
+    return dict(zip(("min", "p50", "p90", "p99", "max", "mean"), values, strict=True))
+
+
+def row_blocks(*values):
+    return [{"block_size": 4, "num_groups": 1, "blocks": distribution(*values)}]
+
+
 def test_a_trace_by_hand(write_trace):
     # The steps are those of `test_chunked_prefill_row_limit_and_reuse_by_hand`.
     parameters = TraceParameters(
@@ -44,20 +52,11 @@ def test_a_trace_by_hand(write_trace):
         "requests_served": 3,
         "steps": {
             "num_steps": 4,
-            "num_reqs": {"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2, "mean": 1.75},
-            "num_tokens": {"min": 2, "p50": 3, "p90": 8, "p99": 8, "max": 8, "mean": 4.25},
-            "rows_written": {"min": 0, "p50": 1, "p90": 2, "p99": 2, "max": 2, "mean": 1.0},
-            "block_ids_written": {"min": 0, "p50": 1, "p90": 3, "p99": 3, "max": 3, "mean": 1.25},
-            "row_blocks": [
-                {
-                    "block_size": 4,
-                    "num_groups": 1,
-                    "blocks": {
-                        **{"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2},
-                        "mean": pytest.approx(12 / 7),
-                    },
-                }
-            ],
+            "num_reqs": distribution(1, 2, 2, 2, 2, 1.75),
+            "num_tokens": distribution(2, 3, 8, 8, 8, 4.25),
+            "rows_written": distribution(0, 1, 2, 2, 2, 1.0),
+            "block_ids_written": distribution(0, 1, 3, 3, 3, 1.25),
+            "row_blocks": row_blocks(1, 2, 2, 2, 2, pytest.approx(12 / 7)),
             "share_without_write": 0.25,
             "share_with_every_group_written": 0.75,
             "share_with_prefill": 0.75,
@@ -74,22 +73,11 @@ def test_a_trace_by_hand(write_trace):
             "window_start": 2,
             "window": {
                 "num_steps": 2,
-                "num_reqs": {"min": 1, "p50": 1, "p90": 2, "p99": 2, "max": 2, "mean": 1.5},
-                "num_tokens": {"min": 2, "p50": 2, "p90": 3, "p99": 3, "max": 3, "mean": 2.5},
-                "rows_written": {"min": 0, "p50": 0, "p90": 1, "p99": 1, "max": 1, "mean": 0.5},
-                "block_ids_written": {
-                    **{"min": 0, "p50": 0, "p90": 1, "p99": 1, "max": 1, "mean": 0.5},
-                },
-                "row_blocks": [
-                    {
-                        "block_size": 4,
-                        "num_groups": 1,
-                        "blocks": {
-                            **{"min": 1, "p50": 2, "p90": 2, "p99": 2, "max": 2},
-                            "mean": pytest.approx(5 / 3),
-                        },
-                    }
-                ],
+                "num_reqs": distribution(1, 1, 2, 2, 2, 1.5),
+                "num_tokens": distribution(2, 2, 3, 3, 3, 2.5),
+                "rows_written": distribution(0, 0, 1, 1, 1, 0.5),
+                "block_ids_written": distribution(0, 0, 1, 1, 1, 0.5),
+                "row_blocks": row_blocks(1, 2, 2, 2, 2, pytest.approx(5 / 3)),
                 "share_without_write": 0.5,
                 "share_with_every_group_written": 0.5,
                 "share_with_prefill": 0.5,
@@ -118,10 +106,8 @@ def test_the_window_described_is_the_window_built(write_trace, at):
         assert figures.min == min(values)
         assert figures.mean == pytest.approx(np.mean(values))
         assert figures.p90 == np.percentile(values, 90, method="inverted_cdf")
-    assert [(rows.block_size, rows.num_groups) for rows in trace.window.row_blocks] == [
-        (4, 2),
-        (8, 1),
-    ]
+    groups = [(rows.block_size, rows.num_groups) for rows in trace.window.row_blocks]
+    assert groups == [(4, 2), (8, 1)]
 
 
 def test_truncated_and_preempted_requests_show(write_trace):
@@ -168,9 +154,8 @@ def test_a_uniform_workload():
 
 @pytest.mark.parametrize(("prefills", "share"), [(0, 0.0), (2, 1.0)])
 def test_a_batch_workload(prefills, share):
-    description = (
-        BatchParameters(workload="batch", requests=20, prefills=prefills, staged_writes=0)
-    ).describe()
+    options = {"requests": 20, "prefills": prefills, "staged_writes": 0}
+    description = BatchParameters(workload="batch", **options).describe()
     assert description.steps.share_with_prefill == share
     assert description.steps.rows_written.max == prefills
     assert description.steps.share_without_write == 1 - share
@@ -212,12 +197,8 @@ def test_dummy_requests_are_in_the_batch_and_hold_nothing():
 
 
 def test_blocks_of_a_row_by_what_a_column_stands_for():
-    description = (
-        UniformParameters(
-            **{"requests": 1, "tokens": 1, "max_model_len": 64, "block_size": [8, 16, 8]},
-            **{"cp_size": 2, "unsharded_groups": [2]},
-        )
-    ).describe()
+    options = {"block_size": [8, 16, 8], "cp_size": 2, "unsharded_groups": [2]}
+    description = UniformParameters(requests=1, tokens=1, max_model_len=64, **options).describe()
     assert description.widths == [4, 2, 8]
     figures = [(r.block_size, r.num_groups, r.blocks.max) for r in description.steps.row_blocks]
     assert figures == [(16, 1, 4), (32, 1, 2), (8, 1, 8)]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from bt_bench.base.errors import UsageError
-from bt_bench.protocol import default_suite
+from bt_bench.protocol import build_workload, default_suite
 from bt_bench.suites.block_tables.suite import BlockTableSuite
 from bt_bench.suites.block_tables.workloads import (
+    BatchParameters,
+    SpreadParameters,
     UniformParameters,
     Workload,
     WorkloadParameters,
@@ -50,6 +53,73 @@ def suite_of_kinds(*classes):
 def test_all_kinds_are_found_the_default_first():
     assert list(default_suite().kinds) == ["uniform", "batch", "spread", "trace"]
     assert default_suite().kinds["uniform"] is UniformParameters
+
+
+SIZES = {"max_num_reqs": 256, "max_num_batched_tokens": 8192, "max_model_len": 4096}
+
+
+@pytest.mark.parametrize(
+    ("given", "digest"),
+    [
+        (
+            UniformParameters(requests=4, tokens=10, groups=2, mapping="shuffled", **SIZES),
+            "d5523188b71a459d",
+        ),
+        (UniformParameters(requests=32, tokens=512, **SIZES), "d021422b61c67233"),
+        (
+            SpreadParameters(
+                **{"workload": "spread", "requests": 6, "tokens": 64, "groups": 2},
+                **{"spread": "power_law", "writes": "many"},
+                **{"max_num_reqs": 64, "max_num_batched_tokens": 512, "max_model_len": 256},
+            ),
+            "674baa854c729fdd",
+        ),
+        (
+            BatchParameters(
+                **{"workload": "batch", "requests": 5, "prefills": 1, "staged_writes": 2},
+                **{"groups": 2, "max_num_reqs": 64, "max_model_len": 4096},
+            ),
+            "bccf93fc3c7c3886",
+        ),
+    ],
+)
+def test_a_seed_makes_one_workload_in_all_versions(given, digest):
+    """Results are compared with those of other versions by the digest."""
+    first, again, other = (
+        build_workload(given.model_copy(update={"seed": seed})).digest() for seed in (0, 0, 2)
+    )
+    assert first[:16] == digest
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"workload": "uniform", "requests": 32, "tokens": 512, "max_num_reqs": 256},
+        {"workload": "spread", "requests": 6, "tokens": 64, "max_num_reqs": 64},
+        {"workload": "batch", "requests": 6, "prefills": 2, "max_num_reqs": 64},
+    ],
+    ids=lambda given: given["workload"],
+)
+def test_options_reach_the_workload(given):
+    options = {"groups": 3, "disabled_groups": [2], "sliding_window": [0, 9, 9]}
+    parameters = default_suite().kinds[given["workload"]](
+        **given, **options, dummy_requests=2, custom_outputs=True
+    )
+    workload = build_workload(parameters)
+    (step,) = workload.steps
+    assert workload.layout.slot_mapping_enabled == (True, True, False)
+    assert workload.layout.reaches == (0, 9, 9)
+    assert workload.custom_outputs
+    rows, dummies = step.idx_mapping[:-2], step.idx_mapping[-2:]
+    assert dummies.tolist() == [-1, -1]
+    assert len(rows) == given["requests"] + given.get("prefills", 0)
+    assert np.diff(step.query_start_loc)[-2:].tolist() == [1, 1]
+    first = step.positions[step.query_start_loc[: len(rows)]]
+    assert step.num_computed_tokens[rows].tolist() == first.tolist()
+    assert np.count_nonzero(step.num_computed_tokens) == np.count_nonzero(first)
+    assert workload.features == parameters.features
+    assert len(workload.features) == 4
 
 
 def test_what_kinds_share_is_none_itself(monkeypatch):

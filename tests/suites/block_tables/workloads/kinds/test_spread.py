@@ -12,7 +12,6 @@ from bt_bench.base.errors import UsageError
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables.workloads import SpreadParameters
 from bt_bench.suites.block_tables.workloads.kinds.spread import token_counts
-from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS
 
 SIZES = {"max_num_reqs": 64, "max_num_batched_tokens": 512, "max_model_len": 256}
 
@@ -137,16 +136,6 @@ def test_tokens_lie_in_blocks_that_the_row_has(spread, writes):
     assert workload.steps[0].num_rows_written == {"none": 0, "long": 2}.get(writes, 6)
 
 
-def test_seeds():
-    digests = [build_workload(parameters(seed=seed)).digest() for seed in (1, 1, 2)]
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_the_digest_does_not_change_between_versions():
-    workload = build_workload(parameters(spread="power_law", writes="many", groups=2))
-    assert workload.digest()[:16] == "674baa854c729fdd"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -170,24 +159,8 @@ def test_what_cannot_be_is_refused(changes, message):
             refuse(parameters(**changes))
 
 
-def test_options_reach_the_workload():
-    changes = {"groups": 3, "disabled_groups": [2], "sliding_window": [0, 9, 9]}
-    options = parameters(**changes, dummy_requests=2, custom_outputs=True)
-    workload = build_workload(options)
-    step = workload.steps[0]
-    assert workload.layout.slot_mapping_enabled == (True, True, False)
-    assert step.idx_mapping.tolist()[6:] == [-1, -1]
-    assert (step.num_reqs, step.num_tokens) == (8, 66)
-    first = step.positions[step.query_start_loc[:6]]
-    assert step.num_computed_tokens[step.idx_mapping[:6]].tolist() == first.tolist()
-    assert workload.features == options.features > {CUSTOM_OUTPUTS, DUMMY_REQUESTS}
-
-
 def test_it_is_described():
     described = parameters(requests=0, tokens=0).describe()
-    assert (described.kind, described.requests_served, described.block_allocations) == (
-        "spread",
-        0,
-        0,
-    )
+    assert described.kind == "spread"
+    assert (described.requests_served, described.block_allocations) == (0, 0)
     assert parameters(writes="many").describe().steps.rows_written.max == 6

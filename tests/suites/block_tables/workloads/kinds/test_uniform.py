@@ -94,19 +94,6 @@ def test_shuffled_rows_are_a_choice_of_all_rows():
     assert max(rows) < 256
 
 
-@pytest.mark.parametrize("mapping", ["identity", "shuffled"])
-def test_seeds(mapping):
-    digests = [
-        build_workload(parameters(mapping=mapping, seed=seed)).digest() for seed in (1, 1, 2)
-    ]
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_the_digest_does_not_change_between_versions():
-    workload = build_workload(parameters(requests=4, tokens=10, groups=2, mapping="shuffled"))
-    assert workload.digest()[:16] == "d5523188b71a459d"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -121,21 +108,3 @@ def test_what_cannot_be_is_refused(changes, message):
     for refuse in (methodcaller("check"), build_workload):
         with pytest.raises(UsageError, match=message):
             refuse(parameters(**changes))
-
-
-def test_options_reach_the_workload():
-    workload = build_workload(
-        parameters(
-            **{"groups": 3, "disabled_groups": [2], "sliding_window": [0, 9, 9]},
-            **{"dummy_requests": 2, "custom_outputs": True},
-        )
-    )
-    step = workload.steps[0]
-    assert workload.layout.slot_mapping_enabled == (True, True, False)
-    assert workload.layout.reaches == (0, 9, 9)
-    assert workload.custom_outputs
-    assert step.idx_mapping.tolist() == [*range(32), -1, -1]
-    assert (step.num_reqs, step.num_tokens) == (34, 514)
-    assert step.num_computed_tokens[:32].tolist() == step.positions[:512:16].tolist()
-    assert not step.num_computed_tokens[32:].any()
-    assert len(workload.features) == 4

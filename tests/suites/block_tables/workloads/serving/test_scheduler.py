@@ -15,7 +15,7 @@ from bt_bench.suites.block_tables.workloads.assemble import tokens_per_block
 from bt_bench.suites.block_tables.workloads.serving.limits import pool_size, validate_trace
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_trace
-from bt_bench.suites.block_tables.workloads.steps import Append
+from bt_bench.suites.block_tables.workloads.steps import Append, Step
 
 
 def parameters(**changes: Any) -> TraceParameters:
@@ -31,14 +31,19 @@ def trace_of(*requests: tuple[float, int, int]) -> Trace:
     )
 
 
+def served(*requests: tuple[float, int, int], **changes: Any) -> tuple[Scheduler, list[Step]]:
+    """Return a scheduler that has served these requests, and all its steps."""
+    scheduler = Scheduler(parameters(**changes), trace_of(*requests))
+    return scheduler, list(iterate_steps(scheduler))
+
+
+def appends_of(step: Step) -> list[tuple[int, tuple[list[int], ...], bool]]:
+    return [(append.row, append.block_ids, append.overwrite) for append in step.appends]
+
+
 def test_chunked_prefill_row_limit_and_reuse_by_hand():
-    scheduler = Scheduler(
-        parameters(
-            block_size=4, max_num_reqs=2, max_num_batched_tokens=8, max_model_len=12, num_blocks=4
-        ),
-        trace_of((0, 6, 3), (0, 5, 2), (0.001, 3, 1)),
-    )
-    steps = list(iterate_steps(scheduler))
+    sizes = {"block_size": 4, "max_num_reqs": 2, "max_num_batched_tokens": 8, "num_blocks": 4}
+    scheduler, steps = served((0, 6, 3), (0, 5, 2), (0.001, 3, 1), max_model_len=12, **sizes)
     assert len(steps) == 4
     first, second = steps[0].appends  # request 0 is admitted first
     assert {first.row, second.row} == {0, 1}
@@ -51,9 +56,7 @@ def test_chunked_prefill_row_limit_and_reuse_by_hand():
     assert steps[0].positions.tolist() == [0, 1, 0, 1, 2, 3, 4, 5]
 
     # Request 0 decodes, and request 1 ends its prefill in a second block; request 2 has no row.
-    assert [(a.row, a.block_ids, a.overwrite) for a in steps[1].appends] == [
-        (second.row, ([4],), False)
-    ]
+    assert appends_of(steps[1]) == [(second.row, ([4],), False)]
     assert steps[1].idx_mapping.tolist() == [first.row, second.row]
     assert steps[1].positions.tolist() == [6, 2, 3, 4]
 
@@ -62,9 +65,7 @@ def test_chunked_prefill_row_limit_and_reuse_by_hand():
     assert steps[2].positions.tolist() == [7, 5]
 
     # The row freed last, and the block freed first: the last one of request 0.
-    assert [(a.row, a.block_ids, a.overwrite) for a in steps[3].appends] == [
-        (second.row, ([2],), True)
-    ]
+    assert appends_of(steps[3]) == [(second.row, ([2],), True)]
     assert steps[3].positions.tolist() == [0, 1, 2]
     assert scheduler.clock_s == pytest.approx(4 * 0.020 + (8 + 4 + 2 + 3) * 5e-6)
     assert scheduler.num_finished == 3
@@ -72,13 +73,8 @@ def test_chunked_prefill_row_limit_and_reuse_by_hand():
 
 
 def test_preemption_by_hand():
-    scheduler = Scheduler(
-        parameters(
-            block_size=4, max_num_reqs=4, max_num_batched_tokens=16, max_model_len=16, num_blocks=3
-        ),
-        trace_of((0, 4, 6), (0, 4, 3)),
-    )
-    steps = list(iterate_steps(scheduler))
+    sizes = {"block_size": 4, "max_num_reqs": 4, "max_num_batched_tokens": 16, "num_blocks": 3}
+    scheduler, steps = served((0, 4, 6), (0, 4, 3), max_model_len=16, **sizes)
     assert [step.positions.tolist() for step in steps] == [
         [0, 1, 2, 3, 0, 1, 2, 3],
         [4],  # takes the third block; request 1 needs one too, and is preempted
@@ -96,11 +92,8 @@ def test_preemption_by_hand():
 
 
 def test_a_sliding_window_by_hand():
-    scheduler = Scheduler(
-        parameters(block_size=2, groups=2, sliding_window=[3, 0], max_num_reqs=2, num_blocks=5),
-        trace_of((0, 5, 6), (1, 1, 1)),
-    )
-    steps = list(iterate_steps(scheduler))
+    options = {"block_size": 2, "groups": 2, "sliding_window": [3, 0], "num_blocks": 5}
+    scheduler, steps = served((0, 5, 6), (1, 1, 1), max_num_reqs=2, **options)
     assert [step.positions[0] for step in steps] == [0, 5, 6, 7, 8, 9, 0]
     # The column of tokens 0 and 1 is passed at 5 computed tokens, that of 2 and 3 at 7.
     written = [step.appends[0].block_ids if step.appends else None for step in steps]
@@ -122,11 +115,8 @@ def test_a_sliding_window_by_hand():
 
 
 def test_rows_of_no_request_keep_what_was_computed_there():
-    scheduler = Scheduler(
-        parameters(block_size=2, sliding_window=3, max_num_reqs=2),
-        trace_of((0, 5, 2), (0, 3, 4)),
-    )
-    steps = list(iterate_steps(scheduler))
+    options = {"block_size": 2, "sliding_window": 3, "max_num_reqs": 2}
+    scheduler, steps = served((0, 5, 2), (0, 3, 4), **options)
     ended = steps[0].appends[0].row
     assert [int(step.num_computed_tokens[ended]) for step in steps] == [0, 5, 5, 5]
     scheduler.batch.num_computed_tokens[:] = 99
@@ -150,8 +140,7 @@ def test_the_clock_jumps_over_idle_time_and_requests_wait_for_their_arrival():
 
 
 def test_groups_take_from_one_pool_in_order():
-    scheduler = Scheduler(parameters(block_size=[4, 2, 4]), trace_of((0, 6, 1)))
-    step = next(iterate_steps(scheduler))
+    _, (step,) = served((0, 6, 1), block_size=[4, 2, 4])
     assert step.appends[0].block_ids == ([1, 2], [3, 4, 5], [6, 7])
 
 
@@ -159,14 +148,8 @@ def test_requests_beyond_the_budget_wait_a_step():
     scheduler = Scheduler(
         parameters(max_num_batched_tokens=2, block_size=1), trace_of(*[(0, 1, 3)] * 3)
     )
-    assert [scheduler.batch.requests.tolist() for _ in iter(scheduler.advance, False)] == [
-        [0, 1],
-        [0, 1],
-        [0, 1],
-        [2],
-        [2],
-        [2],
-    ]
+    batches = [scheduler.batch.requests.tolist() for _ in iter(scheduler.advance, False)]
+    assert batches == [[0, 1]] * 3 + [[2]] * 3
 
 
 def test_long_requests_are_shortened_and_counted():
@@ -181,8 +164,7 @@ def test_long_requests_are_shortened_and_counted():
 
 
 def test_padding_of_requests_and_tokens():
-    scheduler = Scheduler(parameters(pad_requests=True), trace_of((0, 9, 1), (0, 9, 1), (0, 9, 1)))
-    step = next(iterate_steps(scheduler))
+    _, (step,) = served(*[(0, 9, 1)] * 3, pad_requests=True)
     assert (step.num_reqs, step.num_reqs_padded) == (3, 4)
     assert (step.num_tokens, step.num_tokens_padded) == (27, 32)
 
@@ -237,16 +219,14 @@ class Replay:
         self.tables: dict[int, list[list[int]]] = {}
         self.running: list[int] = []
         self.waiting = list(range(num_requests))
-        self.num_preempted = 0
+        self.num_preempted = self.num_steps = 0
 
-    def check_all_steps(self) -> int:
-        num_steps = 0
+    def check_all_steps(self) -> None:
         while self.scheduler.advance():
+            self.num_steps += 1
             self.check_queue()
             self.check_step()
             self.check_state_after()
-            num_steps += 1
-        return num_steps
 
     def check_queue(self) -> None:
         """Requests are served in order, preempted from the end, and admitted in that order."""
@@ -263,13 +243,8 @@ class Replay:
         rows = [append.row for append in self.scheduler.batch.appends if append.overwrite]
         assert len(rows) == len(admitted)
         live = {append.row for append in self.scheduler.live_rows()}
-        row_of = dict(
-            zip(
-                self.scheduler.batch.requests.tolist(),
-                self.scheduler.batch.rows.tolist(),
-                strict=True,
-            )
-        )
+        batch = self.scheduler.batch
+        row_of = dict(zip(batch.requests.tolist(), batch.rows.tolist(), strict=True))
         self.running = [request for request in scheduled if row_of[request] in live]
 
     def check_step(self) -> None:
@@ -388,8 +363,9 @@ def test_the_start_of_a_real_trace_under_pressure():
         block_size=[16, 64], max_num_reqs=16, max_num_batched_tokens=2048, num_blocks=400
     )
     scheduler = Scheduler(given_parameters, trace)
-    num_steps = Replay(scheduler, given_parameters, len(trace)).check_all_steps()
-    assert num_steps == scheduler.num_steps
+    replay = Replay(scheduler, given_parameters, len(trace))
+    replay.check_all_steps()
+    assert replay.num_steps == scheduler.num_steps
     assert scheduler.num_preempted > 0
     assert scheduler.pool.num_allocations > scheduler.pool.num_distinct
     assert scheduler.pool.num_distinct == scheduler.pool.num_blocks
