@@ -68,13 +68,11 @@ def addresses_of(tables: Any) -> dict[str, int]:
 
 def poison(tables: Any, value: int, outputs: CustomOutputs | None = None) -> None:
     """Fill all outputs with a value, to expose elements left unwritten."""
-    for table in tables.input_block_tables:
-        table.fill_(value)
-    tables.slot_mappings.fill_(value)
+    filled = [*tables.input_block_tables, tables.slot_mappings]
     if outputs is not None:
-        for table in outputs.block_tables:
-            table.fill_(value)
-        outputs.slot_mappings.fill_(value)
+        filled += [*outputs.block_tables, outputs.slot_mappings]
+    for tensor in filled:
+        tensor.fill_(value)
 
 
 def fill_tables(tables: Any, garbage: Sequence[int]) -> None:

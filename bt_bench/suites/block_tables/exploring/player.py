@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bt_bench.protocol import Guard, MismatchError, Player, Seen
-from bt_bench.suites.block_tables.checking.buffers import fill_tables
+from bt_bench.suites.block_tables.checking.buffers import fill_tables, poison
 from bt_bench.suites.block_tables.exploring import refusals
 from bt_bench.suites.block_tables.exploring.arguments import (
     Arguments,
@@ -451,9 +451,7 @@ class _Table:
 
     def _poison(self, value: int) -> None:
         self._buffers.filled_with = value
-        for table in self.tables.input_block_tables:
-            table.fill_(value)
-        self.tables.slot_mappings.fill_(value)
+        poison(self.tables, value)
 
     def _dummies(self, call: Dummies) -> Facts:
         if call.poison is not None:

@@ -109,37 +109,6 @@ class Description(Noun):
     trace: TraceFigures | None = None
 
 
-def describe_built(
-    kind: str, features: Collection[str], num_prefills: int | None, workload: Workload
-) -> Description:
-    """Describe a workload, from its setup and its steps.
-
-    Args:
-        kind: kind of the workload.
-        features: the features that a variant needs for it.
-        num_prefills: requests in prefill in each step; `None`: not distinguished from decodes.
-        workload: the workload, with at least one step.
-
-    Raises:
-        UsageError: if a row would have more blocks than columns, or there are no steps.
-    """
-    if not workload.steps:
-        raise UsageError(f"a workload of kind {kind!r} has no steps; expected one")
-    tally = Tally(workload.layout)
-    held = _Held(workload)
-    for step in workload.steps:
-        tally.add(held.after(step, num_prefills))
-    return Description(
-        kind=kind,
-        **sizes_of(workload.layout, features),
-        requests_served=held.num_requests,
-        steps=tally.figures(prefills_known=num_prefills is not None),
-        block_allocations=len(held.ids),
-        block_reuse=len(held.ids) / len(set(held.ids)) if held.ids else 1.0,
-        peak_blocks_in_use=held.peak,
-    )
-
-
 def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
     """Return the fields of a `Description` that are known without building anything."""
     return {
@@ -152,7 +121,7 @@ def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
     }
 
 
-class _Held:
+class HeldBlocks:
     """Blocks that each row holds as the steps of a workload go on.
 
     Attributes:

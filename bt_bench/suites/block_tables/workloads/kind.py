@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import WorkloadParameters as CommonParameters
 from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
-from bt_bench.suites.block_tables.workloads.describe import Description, describe_built
+from bt_bench.suites.block_tables.workloads.describe import (
+    Description,
+    HeldBlocks,
+    Tally,
+    sizes_of,
+)
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS
@@ -58,10 +64,25 @@ class WorkloadParameters(TableParameters, CommonParameters):
             workload: the workload, if it has been built from these parameters.
 
         Raises:
-            UsageError: as from `build`.
+            UsageError: as from `build`; if a row would have more blocks than columns; or if there
+                are no steps.
         """
-        built = workload or self.build()
-        return describe_built(self.workload, self.features, self.num_prefills(), built)
+        built, num_prefills = workload or self.build(), self.num_prefills()
+        if not built.steps:
+            raise UsageError(f"a workload of kind {self.workload!r} has no steps; expected one")
+        tally = Tally(built.layout)
+        held = HeldBlocks(built)
+        for step in built.steps:
+            tally.add(held.after(step, num_prefills))
+        return Description(
+            kind=self.workload,
+            **sizes_of(built.layout, self.features),
+            requests_served=held.num_requests,
+            steps=tally.figures(prefills_known=num_prefills is not None),
+            block_allocations=len(held.ids),
+            block_reuse=len(held.ids) / len(set(held.ids)) if held.ids else 1.0,
+            peak_blocks_in_use=held.peak,
+        )
 
 
 def programs_of_step(requests: int, groups: int) -> int:
