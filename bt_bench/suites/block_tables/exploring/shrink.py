@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,71 +46,85 @@ def smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield candidate
 
 
+@dataclass
+class _State:
+    """The state of a table that determines which calls are legal.
+
+    Args:
+        owned: `[G, rows]`, the blocks of each row.
+        captured: numbers of its captured steps.
+        validates: whether it reads the contents of its arguments.
+        is_settled: whether the number of dirty rows is not up to the variant.
+        is_replayed: whether the last publication was replayed, since it is not settled.
+    """
+
+    owned: Ints
+    captured: set[int] = field(default_factory=set)
+    validates: bool = False
+    is_settled: bool = True
+    is_replayed: bool = False
+
+
 def is_legal(scenario: Scenario) -> bool:
     """Return whether rows fit their tables, and snapshots and captured steps exist."""
-    owned: dict[int, Ints] = {}
-    captured: set[tuple[int, int]] = set()
-    validating: set[int] = set()
-    unsettled: set[int] = set()  # tables whose number of dirty rows is up to the variant
-    replayed: set[int] = set()  # of these, tables whose last publication was replayed
-    kept: dict[int, tuple[TableLayout, Ints]] = {}
+    states: dict[int, _State] = {}
+    kept: dict[int, Ints] = {}
     for call in flat(scenario.calls):
-        at = call.table
-        layout = scenario.layouts[at]
-        counts = owned.setdefault(
-            at, np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
-        )
-        room = layout.max_num_batched_tokens
-        if isinstance(call, Run) and not call.batch.has_own_slots and call.batch.tokens > room:
+        layout = scenario.layouts[call.table]
+        if call.table not in states or isinstance(call, Renew):
+            rows = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
+            states[call.table] = _State(rows)
+        if not _takes(states[call.table], call, layout, kept):
             return False
-        match call:
-            case Stage():
-                if not _count(counts, layout, call.writes):
-                    return False
-            case Capture():
-                captured.add((at, call.key))
-                unsettled.add(at)
-                replayed.discard(at)
-            case Publish():
-                unsettled.add(at)
-                (replayed.discard if call.replay is None else replayed.add)(at)
-                if (at, call.key) not in captured:
-                    return False
-                writes = (*call.rounds, call.later)
-                if not all(_count(counts, layout, each) for each in writes):
-                    return False
-                if call.step is not None and call.step.reqs < layout.max_num_reqs:
-                    return False
-                if call.restored is not None:
-                    if call.restored not in kept:
-                        return False
-                    counts[:] = kept[call.restored][1]
-            case Run() if at in unsettled and call.method != SLOTS:
-                few = call.batch.reqs < layout.max_num_reqs and at not in replayed
-                if few or call.poison is not None or call.batch.out is not None:
-                    return False
-                unsettled.discard(at)
-            case Dummies() | Snapshot() | Replace() if at in unsettled:
-                return False
-            case SetFlag() if call.name == "num_dirty_rows":
-                if at in unsettled or call.value > layout.max_num_reqs:
-                    return False
-            case SetFlag() if call.name == "validate":
-                (validating.add if call.value else validating.discard)(at)
-            case Refused() if call.what in refusals.VALIDATED and at not in validating:
-                return False
-            case Renew():
-                counts[:] = 0
-                captured = {one for one in captured if one[0] != at}
-                for states in (validating, unsettled, replayed):
-                    states.discard(at)
-            case Snapshot():
-                kept[call.key] = layout, counts.copy()
-            case Restore():
-                if call.key not in kept:
-                    return False
-                counts[:] = kept[call.key][1]
     return True
+
+
+def _takes(state: _State, call: Call, layout: TableLayout, kept: dict[int, Ints]) -> bool:
+    """Return whether a call is legal now, and bring the state up to date."""
+    room = layout.max_num_batched_tokens
+    if isinstance(call, Run) and not call.batch.has_own_slots and call.batch.tokens > room:
+        return False
+    match call:
+        case Stage():
+            return _count(state.owned, layout, call.writes)
+        case Capture():
+            state.captured.add(call.key)
+            state.is_settled = state.is_replayed = False
+        case Publish():
+            state.is_settled, state.is_replayed = False, call.replay is not None
+            writes = (*call.rounds, call.later)
+            if call.key not in state.captured or not all(
+                _count(state.owned, layout, each) for each in writes
+            ):
+                return False
+            if call.step is not None and call.step.reqs < layout.max_num_reqs:
+                return False
+            return call.restored is None or _restore(state, kept, call.restored)
+        case Run() if not state.is_settled and call.method != SLOTS:
+            few = call.batch.reqs < layout.max_num_reqs and not state.is_replayed
+            state.is_settled = True
+            return not few and call.poison is None and call.batch.out is None
+        case Dummies() | Replace():
+            return state.is_settled
+        case SetFlag() if call.name == "num_dirty_rows":
+            return state.is_settled and call.value <= layout.max_num_reqs
+        case SetFlag() if call.name == "validate":
+            state.validates = bool(call.value)
+        case Refused():
+            return state.validates or call.what not in refusals.VALIDATED
+        case Snapshot():
+            kept[call.key] = state.owned.copy()
+            return state.is_settled
+        case Restore():
+            return _restore(state, kept, call.key)
+    return True
+
+
+def _restore(state: _State, kept: dict[int, Ints], key: int) -> bool:
+    """Restore the blocks of rows; return whether there is such a snapshot."""
+    if key in kept:
+        state.owned[:] = kept[key]
+    return key in kept
 
 
 def _count(counts: Ints, layout: TableLayout, writes: Sequence[Write]) -> bool:
