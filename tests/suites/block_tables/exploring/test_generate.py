@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +50,7 @@ from bt_kernels.layout import (
     FEATURES,
     MAX_NUM_REQS,
     SLIDING_WINDOW,
+    TableLayout,
 )
 
 ABILITIES = FEATURES | {CAPTURED_STEPS, STEPS_IN_FLIGHT, *OTHERS}
@@ -72,17 +75,22 @@ def default_run(seed: int = 7) -> list[Scenario]:
     return [scenario(number, seed=seed) for number in range(SCENARIOS)]
 
 
-def batches_of(made: Scenario) -> list[tuple[int, Batch]]:
-    """With the table that each is for."""
-    calls = [call for call in made.calls if isinstance(call, (Run, Capture))]
-    return [(call.table, call.batch) for call in calls]
+def calls_of(*kinds: type, made: Iterable[Scenario] | None = None) -> list[tuple[TableLayout, Any]]:
+    """Return the calls of some kinds, each with its layout; by default those of a default run."""
+    scenarios = default_run() if made is None else made
+    calls = [(one.layouts[call.table], call) for one in scenarios for call in one.calls]
+    return [(layout, call) for layout, call in calls if isinstance(call, kinds)]
+
+
+def batches_of(made: Scenario) -> list[tuple[TableLayout, Batch]]:
+    """With the layout that each is for."""
+    return [(layout, call.batch) for layout, call in calls_of(Run, Capture, made=[made])]
 
 
 def check(made: Scenario) -> None:
     assert is_legal(made)
     assert made.calls
-    for at, batch in batches_of(made):
-        layout = made.layouts[at]
+    for layout, batch in batches_of(made):
         assert len(batch.starts) == len(batch.rows) + 1
         assert batch.starts[0] == 0
         assert (np.diff(batch.starts) >= 0).all()
@@ -198,20 +206,14 @@ def test_everything_is_reached() -> None:
     assert SLIDING_WINDOW in features
     ends = {
         (call.replay is None, call.step is None, call.restored is None, bool(call.later))
-        for call in calls
-        if isinstance(call, Publish)
+        for _, call in calls_of(Publish)
     }
     assert len(ends) == 7
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_refusal_is_tried(seed: int) -> None:
-    tried = {
-        (call.what, call.method)
-        for made in default_run(seed)
-        for call in made.calls
-        if isinstance(call, Refused)
-    }
+    tried = {(call.what, call.method) for _, call in calls_of(Refused, made=default_run(seed))}
     assert set(refusals.every(ABILITIES)) - tried == set()
 
 
@@ -241,15 +243,9 @@ def test_sizes_that_the_docs_promise_are_reached(seed: int) -> None:
     spans = {(layout.cp_size, max(layout.tokens_per_block)) for layout in layouts}
     assert {(3, 3 * 2**30), (2**20, 2**50)} <= spans
     assert {2, 12} <= {ranks for ranks, _ in spans}
-    writes = [len(call.writes) for one in made for call in one.calls if isinstance(call, Stage)]
-    assert max(writes) >= 520
-    inside = [
-        int(batch.positions.max(initial=0))
-        for one in made[: len(EXTREMES)]
-        if one.theme == "positions of 2**42"
-        for _, batch in batches_of(one)
-    ]
-    assert max(inside) > 2**40
+    assert max(len(call.writes) for _, call in calls_of(Stage, made=made)) >= 520
+    large = made[named("positions of 2**42")]
+    assert max(int(batch.positions.max(initial=0)) for _, batch in batches_of(large)) > 2**40
     assert own_tokens(made, "positions of 2**60 over ranks", beyond=2**59) > 9
     assert own_tokens(made, "blocks of 2**31 tokens over 3 ranks", beyond=2**32) > 9
 
@@ -314,16 +310,12 @@ def named(theme: str) -> int:
 def test_many_rows_of_many_groups_in_each_way(seed: int) -> None:
     """What follows a long request has at most 16 tokens, where a span of others begins."""
     ways = set()
-    for one in default_run(seed)[: len(EXTREMES)]:
-        for call in one.calls:
-            if not isinstance(call, (Run, Capture)):
-                continue
-            layout, batch = one.layouts[call.table], call.batch
-            rows = layout.max_num_reqs if isinstance(call, Capture) else batch.reqs
-            lengths = np.diff(batch.starts)
-            mates = (lengths[:-1] > 16) & (lengths[1:] <= 16) & (lengths[1:] > 0)
-            if rows * layout.num_groups > 1_024 and mates.any():
-                ways.add("capture" if isinstance(call, Capture) else call.method)
+    for layout, call in calls_of(Run, Capture, made=default_run(seed)[: len(EXTREMES)]):
+        rows = layout.max_num_reqs if isinstance(call, Capture) else call.batch.reqs
+        lengths = np.diff(call.batch.starts)
+        mates = (lengths[:-1] > 16) & (lengths[1:] <= 16) & (lengths[1:] > 0)
+        if rows * layout.num_groups > 1_024 and mates.any():
+            ways.add("capture" if isinstance(call, Capture) else call.method)
     assert {"capture", "prepare_step", SLOTS} <= ways
 
 
@@ -361,8 +353,8 @@ def test_sizes_that_the_code_names_are_tried_with_those_beside_them() -> None:
     named = (5, 48, 130)
     made = [scenario(number, sizes=named) for number in range(len(EXTREMES), SCENARIOS)]
     made = [one for one in made if one.theme.endswith("as the code names")]
-    runs = [call for one in made for call in one.calls if isinstance(call, Run)]
-    stages = [call for one in made for call in one.calls if isinstance(call, Stage)]
+    runs = [call for _, call in calls_of(Run, made=made)]
+    stages = [call for _, call in calls_of(Stage, made=made)]
     reached = {
         "rows": {len(call.batch.rows) for call in runs},
         "tokens": {int(call.batch.starts[-1]) for call in runs},
@@ -370,9 +362,9 @@ def test_sizes_that_the_code_names_are_tried_with_those_beside_them() -> None:
         "ids": {len(ids) for call in stages for write in call.writes for ids in write.block_ids},
         "groups": {layout.num_groups for one in made for layout in one.layouts},
         "padding": {
-            one.layouts[at].max_num_batched_tokens - int(batch.starts[-1])
+            layout.max_num_batched_tokens - int(batch.starts[-1])
             for one in made
-            for at, batch in batches_of(one)
+            for layout, batch in batches_of(one)
         },
         "writes": {len(call.writes) for call in stages},
         "block size": {size for one in made for lay in one.layouts for size in lay.block_sizes},
@@ -391,15 +383,12 @@ def test_sizes_that_the_code_names_are_tried_with_those_beside_them() -> None:
 def test_the_default_run_is_cheap() -> None:
     """About how many programs a variant of few launches takes for it."""
     total = 0
-    for one in default_run():
-        for call in one.calls:
-            groups = one.layouts[call.table].num_groups
-            if isinstance(call, Stage):
-                total += sum(sum(map(bool, write.block_ids)) for write in call.writes)
-            if isinstance(call, (Run, Capture)):
-                method, batch = getattr(call, "method", ""), call.batch
-                rows = (method != SLOTS) * batch.reqs
-                total += groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
+    for _, call in calls_of(Stage):
+        total += sum(sum(map(bool, write.block_ids)) for write in call.writes)
+    for layout, call in calls_of(Run, Capture):
+        method, batch = getattr(call, "method", ""), call.batch
+        rows = (method != SLOTS) * batch.reqs
+        total += layout.num_groups * (rows + (method != GATHER) * (len(batch.rows) + 1))
     assert total < 42_000
 
 
@@ -427,10 +416,8 @@ def test_deep_tries_every_dear_size() -> None:
     sizes = (16, 64, 300, 1_024, 2_048)
     named = range(SCENARIOS + len(LARGER), SCENARIOS + len(LARGER) + 105)
     deep = [scenario(number, deep=True, sizes=sizes) for number in named]
-    runs = [call for one in deep for call in one.calls if isinstance(call, Run)]
-    stages = [call for one in deep for call in one.calls if isinstance(call, Stage)]
-    rows = {len(call.batch.rows) for call in runs}
-    writes = {len(call.writes) for call in stages}
+    rows = {len(call.batch.rows) for _, call in calls_of(Run, made=deep)}
+    writes = {len(call.writes) for _, call in calls_of(Stage, made=deep)}
     for size in (300, 1_024, 2_048):  # of such ones, that or one more
         assert {size, size + 1} & rows, size
         assert {size, size + 1} & writes, size
@@ -439,10 +426,9 @@ def test_deep_tries_every_dear_size() -> None:
 def test_slots_of_a_caller_have_room_for_more_tokens_than_the_layout() -> None:
     """In all calls that map, just beyond the layout and far."""
     beyond = {
-        (call.method, int(call.batch.starts[-1]) - made.layouts[call.table].max_num_batched_tokens)
-        for made in default_run()
-        for call in made.calls
-        if isinstance(call, Run) and call.batch.has_own_slots
+        (call.method, int(call.batch.starts[-1]) - layout.max_num_batched_tokens)
+        for layout, call in calls_of(Run)
+        if call.batch.has_own_slots
     }
     for method in (SLOTS, BOTH, STEP):
         more = [by for of, by in beyond if of == method and by > 0]
@@ -488,13 +474,9 @@ def test_positions_past_int32_are_inside_of_rows_that_ranks_share() -> None:
     """Of the whole row, and of a rank's part of it."""
     most = 0
     for made in default_run():
-        for at, batch in batches_of(made):
-            layout = made.layouts[at]
+        for layout, batch in batches_of(made):
             if layout.cp_size > 1 and len(batch.positions):
-                room = max(
-                    width * size
-                    for width, size in zip(layout.widths, layout.tokens_per_block, strict=True)
-                )
+                room = np.multiply(layout.widths, layout.tokens_per_block).max()
                 inside = batch.positions[batch.positions < room]
                 most = max(most, int(inside.max(initial=0)) // layout.cp_size)
     assert most >= 2**31
@@ -528,7 +510,7 @@ def test_what_waits_is_read_around() -> None:
 def test_what_is_published_waits_for_other_tables() -> None:
     """And a captured step is taken back by the snapshot that was put back before it."""
     calls = [call for one in default_run() for call in one.calls]
-    waiting = [call for call in calls if isinstance(call, Publish) and call.meanwhile is not None]
+    waiting = [call for _, call in calls_of(Publish) if call.meanwhile is not None]
     assert len(waiting) > 3
     assert all(call.meanwhile.table != call.table for call in waiting)
     after = [isinstance(now, Restore) for then, now in pairwise(calls) if isinstance(then, Capture)]
@@ -536,7 +518,6 @@ def test_what_is_published_waits_for_other_tables() -> None:
 
 
 def test_groups_share_their_lists() -> None:
-    stages = [call for one in default_run() for call in one.calls if isinstance(call, Stage)]
-    shared = [write for stage in stages if stage.shared for write in stage.writes]
+    shared = [write for _, call in calls_of(Stage) if call.shared for write in call.writes]
     assert sum(len(write.block_ids) > 1 and len(write.block_ids[0]) > 0 for write in shared) > 20
     assert all(len({*write.block_ids}) == 1 for write in shared)

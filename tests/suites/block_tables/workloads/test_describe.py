@@ -28,18 +28,23 @@ def row_blocks(*values):
     return [{"block_size": 4, "num_groups": 1, "blocks": distribution(*values)}]
 
 
-def test_a_trace_by_hand(write_trace):
+@pytest.fixture
+def traced(write_trace):
+    """Make the parameters of a window of some requests."""
+
+    def make(requests, window, **options):
+        given = {"workload": "trace", "trace": write_trace(requests), "window": Window(**window)}
+        return TraceParameters(**given, **options)
+
+    return make
+
+
+def test_a_trace_by_hand(traced):
     # The steps are those of `test_chunked_prefill_row_limit_and_reuse_by_hand`.
-    parameters = TraceParameters(
-        workload="trace",
-        trace=write_trace([(0, 6, 3), (0, 5, 2), (0.001, 3, 1)]),
-        block_size=4,
-        max_num_reqs=2,
-        max_num_batched_tokens=8,
-        max_model_len=12,
-        num_blocks=4,
-        window=Window(at=2, steps=2, name="end"),
-    )
+    sizes = {"max_num_reqs": 2, "max_num_batched_tokens": 8, "max_model_len": 12}
+    window = {"at": 2, "steps": 2, "name": "end"}
+    requests = [(0, 6, 3), (0, 5, 2), (0.001, 3, 1)]
+    parameters = traced(requests, window, block_size=4, num_blocks=4, **sizes)
     description = parameters.describe()
     assert json.loads(description.model_dump_json()) == {
         "kind": "trace",
@@ -87,13 +92,9 @@ def test_a_trace_by_hand(write_trace):
 
 
 @pytest.mark.parametrize("at", ["start", "middle", "busiest", 30])
-def test_the_window_described_is_the_window_built(write_trace, at):
-    parameters = TraceParameters(
-        workload="trace",
-        trace=write_trace([(0.02 * i, 20 + i, 12) for i in range(40)]),
-        block_size=[4, 8, 4],
-        window=Window(at=at, steps=16),
-    )
+def test_the_window_described_is_the_window_built(traced, at):
+    requests = [(0.02 * i, 20 + i, 12) for i in range(40)]
+    parameters = traced(requests, {"at": at, "steps": 16}, block_size=[4, 8, 4])
     trace = parameters.describe().trace
     assert trace is not None
     steps = build_workload(parameters).steps
@@ -110,27 +111,18 @@ def test_the_window_described_is_the_window_built(write_trace, at):
     assert groups == [(4, 2), (8, 1)]
 
 
-def test_truncated_and_preempted_requests_show(write_trace):
-    parameters = TraceParameters(
-        workload="trace",
-        trace=write_trace([(0, 60, 20), (0, 4, 20), (0, 4, 20)]),
-        block_size=4,
-        max_model_len=40,
-        num_blocks=12,
-        window=Window(steps=1),
-    )
+def test_truncated_and_preempted_requests_show(traced):
+    requests = [(0, 60, 20), (0, 4, 20), (0, 4, 20)]
+    parameters = traced(requests, {"steps": 1}, block_size=4, max_model_len=40, num_blocks=12)
     trace = parameters.describe().trace
     assert trace is not None
     assert trace.requests_truncated == 1
     assert trace.preemptions > 0
 
 
-def test_a_window_beyond_the_end_is_refused(write_trace):
-    parameters = TraceParameters(
-        workload="trace", trace=write_trace([(0, 5, 2)]), window=Window(at=2, steps=1)
-    )
+def test_a_window_beyond_the_end_is_refused(traced):
     with pytest.raises(UsageError, match=r"needs 1 steps from step 2, .* the sequence has 2"):
-        parameters.describe()
+        traced([(0, 5, 2)], {"at": 2, "steps": 1}).describe()
 
 
 def test_a_uniform_workload():
@@ -204,10 +196,8 @@ def test_blocks_of_a_row_by_what_a_column_stands_for():
     assert figures == [(16, 1, 4), (32, 1, 2), (8, 1, 8)]
 
 
-def test_blocks_before_a_window_are_free_and_used_again(write_trace):
-    parameters = TraceParameters(
-        workload="trace", trace=write_trace([(0, 40, 60)]), block_size=4, window=Window(steps=1)
-    )
+def test_blocks_before_a_window_are_free_and_used_again(traced):
+    parameters = traced([(0, 40, 60)], {"steps": 1}, block_size=4)
     window = parameters.model_copy(update={"sliding_window": 8, "num_blocks": 25})
     assert parameters.describe().peak_blocks_in_use == 25
     description = window.describe()
@@ -216,6 +206,6 @@ def test_blocks_before_a_window_are_free_and_used_again(write_trace):
     assert description.features == ["sliding_window"]
 
 
-def test_a_description_survives_json(write_trace):
+def test_a_description_survives_json():
     description = BatchParameters(workload="batch", requests=3).describe()
     assert Description.model_validate_json(description.model_dump_json()) == description

@@ -135,6 +135,10 @@ def test_staged_writes_with_sizes_that_do_not_divide_each_other():
             {"requests": 2, "staged_writes": 1, "block_size": [544, 262_144]},
             "'staged_writes' is 1, .* multiple of 4456448 .*there is none",
         ),
+        (  # Sizes are those of a rank.
+            {"requests": 2, "staged_writes": 1, "block_size": [544, 65_536], "cp_size": 4},
+            "multiple of 4456448 .block size 544, 65536 on each of 4",
+        ),
         (
             {"requests": 2, "staged_writes": 1, "block_size": 4, "tokens_per_request": 4},
             "'tokens_per_request' is 4; expected less than the tokens of the smallest block, 4",
@@ -148,17 +152,10 @@ def test_what_cannot_be_is_refused(changes, message):
 
 
 def test_no_length_without_a_write_is_refused():
+    lengths = {"min_length": 13, "max_model_len": 20, "tokens_per_request": 4}
+    given = parameters(requests=2, staged_writes=1, block_size=16, **lengths)
     with pytest.raises(UsageError, match="for the others no length from"):
-        build_workload(
-            parameters(
-                requests=2,
-                staged_writes=1,
-                block_size=16,
-                min_length=13,
-                max_model_len=20,
-                tokens_per_request=4,
-            )
-        )
+        build_workload(given)
 
 
 def test_dummy_requests_come_last_with_a_token_each():
@@ -201,10 +198,3 @@ def test_with_context_parallelism_a_block_covers_the_tokens_of_all_ranks():
     assert np.count_nonzero(new.all(axis=0)) == np.count_nonzero(new.any(axis=0)) == 6
     assert workload.layout.widths == (512, 547)
     assert (workload.layout.cp_rank, workload.layout.cp_interleave) == (3, 2)
-
-
-def test_sizes_in_a_message_are_those_of_a_rank():
-    with pytest.raises(
-        UsageError, match=r"multiple of 4456448 .block size 544, 65536 on each of 4"
-    ):
-        build_workload(parameters(requests=2, staged_writes=1, block_size=[544, 65_536], cp_size=4))

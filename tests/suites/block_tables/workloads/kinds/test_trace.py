@@ -159,16 +159,8 @@ def test_rate_makes_batches_larger(parameters):
 
 
 def test_layout_and_bytes():
-    layout = layout_of(
-        UniformParameters(
-            requests=1,
-            tokens=1,
-            block_size=[16, 100],
-            max_model_len=1000,
-            max_num_reqs=8,
-            max_num_batched_tokens=32,
-        )
-    )
+    sizes = {"max_model_len": 1000, "max_num_reqs": 8, "max_num_batched_tokens": 32}
+    layout = layout_of(UniformParameters(requests=1, tokens=1, block_size=[16, 100], **sizes))
     assert layout == TableLayout((16, 100), (63, 10), 8, 32)
     assert estimate_bytes(layout) == 2 * 4 * 8 * (63 + 10) + 8 * 2 * 32
 
