@@ -45,15 +45,16 @@ class Vectors:
         self, name: str, values: np.ndarray[Any, Any], dtype: torch.dtype, *, same: bool
     ) -> Vector:
         """Make a tensor of these values; with `same`, reuse the name's last one if it fits."""
-        last = self._last.get(name)
-        if same and last is not None and last.fits(values, dtype):
-            last.put(values)
+        last, size = self._last.get(name), len(values)
+        if same and last is not None and last.view.dtype is dtype and len(last.values) == size:
+            last.values = values
+            _put(last.view, values)
             return last
         # The margins hold plausible values: only their place gives them away.
-        margin = np.resize(values, self._offset) if len(values) else np.zeros(self._offset)
+        margin = np.resize(values, self._offset) if size else np.zeros(self._offset)
         whole = np.concatenate([margin, values, margin]).astype(np.int64)
         storage = self._storage(name, torch.tensor(whole, dtype=dtype))
-        view = storage[self._offset : self._offset + len(values)]
+        view = storage[self._offset : self._offset + size]
         self._last[name] = made = Vector(name, storage, view, values, margin)
         return made
 
@@ -81,15 +82,6 @@ class Vector:
     view: torch.Tensor
     values: np.ndarray[Any, Any]
     margin: np.ndarray[Any, Any]
-
-    def fits(self, values: np.ndarray[Any, Any], dtype: torch.dtype) -> bool:
-        """Return whether the tensor can hold these values."""
-        return len(values) == len(self.values) and self.view.dtype is dtype
-
-    def put(self, values: np.ndarray[Any, Any]) -> None:
-        """Write values as `_put` does."""
-        self.values = values
-        _put(self.view, values)
 
     def changed(self) -> bool:
         """Return whether anything in the storage differs from the values put there."""

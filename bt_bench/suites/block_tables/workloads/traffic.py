@@ -8,7 +8,6 @@ padding and empty rows that an earlier step left. Staged writes lie in host memo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,29 +20,6 @@ SLOT_BYTES = 8
 POSITION_BYTES = 8
 START_BYTES = 4  # an entry of query_start_loc
 COUNT_BYTES = 4  # an entry of num_computed_tokens
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a step, in entries of tables and slots.
-
-    Args:
-        applied: entries of the source tables that staged writes fill.
-        gathered: entries that are read to be copied.
-        copied: entries of the input tables that are written.
-        looked_up: entries that slots are computed from.
-        either: entries that are gathered or looked up.
-        known: entries in `either` that staged writes fill in the same step.
-        slots: slots that are written.
-    """
-
-    applied: int
-    gathered: int
-    copied: int
-    looked_up: int
-    either: int
-    known: int
-    slots: int
 
 
 def traffic_of(
@@ -60,27 +36,9 @@ def traffic_of(
     num_blocks = np.zeros((layout.num_groups, layout.max_num_reqs), np.int64)
     _apply(num_blocks, setup)
     names = ("stage", "apply", "gather", "slots", "gather_slots", "step")
-    found: dict[str, list[Traffic]] = {name: [] for name in names}
-    before: Step | None = None
-    for step in steps:
-        parts = _parts_of(layout, step, num_blocks, before)
-        before = step
-        mapping = step.num_reqs * index_bytes
-        live = int((step.idx_mapping >= 0).sum())
-        windows = 0 if step.num_computed_tokens is None else live * COUNT_BYTES
-        arrays = (step.num_reqs + 1) * START_BYTES + step.num_tokens * POSITION_BYTES
-        applied = parts.applied * ID_BYTES
-        rows, slots = parts.copied * ID_BYTES, parts.slots * SLOT_BYTES
-        shared = mapping + windows + arrays
-        fused = shared + parts.either * ID_BYTES
-        found["stage"].append(Traffic(0, 0))
-        found["apply"].append(Traffic(0, applied))
-        found["gather"].append(Traffic(mapping + windows + parts.gathered * ID_BYTES, rows))
-        found["slots"].append(Traffic(mapping + arrays + parts.looked_up * ID_BYTES, slots))
-        found["gather_slots"].append(Traffic(fused, rows + slots))
-        whole = Traffic(fused - parts.known * ID_BYTES, applied + rows + slots)
-        found["step"].append(whole)
-    return found
+    pairs = zip([None, *steps], steps, strict=False)
+    found = [_of_step(layout, index_bytes, step, num_blocks, before) for before, step in pairs]
+    return {name: [of_step[name] for of_step in found] for name in names}
 
 
 def _apply(num_blocks: Int64Array, appends: Sequence[Append]) -> tuple[Int64Array, Int64Array]:
@@ -100,9 +58,22 @@ def _apply(num_blocks: Int64Array, appends: Sequence[Append]) -> tuple[Int64Arra
     return starts, np.where(written, num_blocks, starts)
 
 
-def _parts_of(
-    layout: TableLayout, step: Step, num_blocks: Int64Array, before: Step | None
-) -> _Parts:
+def _of_step(
+    layout: TableLayout,
+    index_bytes: int,
+    step: Step,
+    num_blocks: Int64Array,
+    before: Step | None,
+) -> dict[str, Traffic]:
+    """Return the bytes of each operation in a step, by its name; counts its blocks.
+
+    Args:
+        layout: layout of the tables.
+        index_bytes: bytes of an entry of `idx_mapping`.
+        step: the step.
+        num_blocks: `[G, max_num_reqs]`, blocks of each row before the step; then those after it.
+        before: the step before; `None`: there is none.
+    """
     starts, ends = _apply(num_blocks, step.appends)
     rows = np.unique(step.idx_mapping[step.idx_mapping >= 0])
     live = step.idx_mapping[step.idx_mapping >= 0]
@@ -110,7 +81,9 @@ def _parts_of(
     # Rows of dummies, and those that the last step filled and this one does not, are zeroed.
     dummies = int((step.idx_mapping[:filled_before] < 0).sum())
     left_over = max(0, filled_before - step.num_reqs)
-    copied = (dummies + left_over) * sum(layout.widths)
+    copied = (dummies + left_over) * sum(layout.widths)  # entries of the input tables
+    # Entries that are read to be copied; that slots are computed from; that are either; and of
+    # these, those that staged writes fill in the same step.
     gathered = looked_up = either = known = 0
     for group, blocks in enumerate(num_blocks):
         first = np.minimum(_first_read(layout, step, group), blocks)
@@ -125,8 +98,21 @@ def _parts_of(
         either += read + int(outside.sum())
         known += int(np.maximum(common, 0)[rows].sum()) + int((outside & applied).sum())
     stale = 0 if before is None else max(0, before.num_tokens - step.num_tokens)
-    slots = sum(layout.slot_mapping_enabled) * (step.num_tokens + stale)
-    return _Parts(int((ends - starts).sum()), gathered, copied, looked_up, either, known, slots)
+    mapping = step.num_reqs * index_bytes
+    windows = 0 if step.num_computed_tokens is None else len(live) * COUNT_BYTES
+    arrays = (step.num_reqs + 1) * START_BYTES + step.num_tokens * POSITION_BYTES
+    fused = mapping + windows + arrays + either * ID_BYTES
+    written = int((ends - starts).sum()) * ID_BYTES
+    rows_out = copied * ID_BYTES
+    slots = sum(layout.slot_mapping_enabled) * (step.num_tokens + stale) * SLOT_BYTES
+    return {
+        "stage": Traffic(0, 0),
+        "apply": Traffic(0, written),
+        "gather": Traffic(mapping + windows + gathered * ID_BYTES, rows_out),
+        "slots": Traffic(mapping + arrays + looked_up * ID_BYTES, slots),
+        "gather_slots": Traffic(fused, rows_out + slots),
+        "step": Traffic(fused - known * ID_BYTES, written + rows_out + slots),
+    }
 
 
 def _first_read(layout: TableLayout, step: Step, group: int) -> Int64Array:

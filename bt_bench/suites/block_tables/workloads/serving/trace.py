@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -31,8 +32,13 @@ MAX_SECONDS = 10**11  # three thousand years; microseconds of it are an int64
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# How many are a second, and their name.
+_UNITS = {
+    "s": (1, "seconds"),
+    "ms": (10**3, "milliseconds"),
+    "us": (10**6, "microseconds"),
+    "ns": (10**9, "nanoseconds"),
+}
 
 Fields = Mapping[str, object]
 
@@ -127,7 +133,7 @@ class _Parser:
         """Yield each request: its arrival in microseconds, context and generated tokens."""
         lines = self._decoded(file)
         arrival, prompt, output, time = self._places
-        microseconds = self._date if time == "date" else self._number_of(time)
+        microseconds = self._date if time == "date" else partial(self._number, time)
         for fields in self._objects(lines) if self._is_json else self._rows(lines):
             for name in (arrival, prompt, output):
                 if name not in fields:
@@ -201,20 +207,17 @@ class _Parser:
             )
             raise self._wrong(column, value, expected) from None
 
-    def _number_of(self, unit: str) -> Callable[[str, object], int]:
-        per_second = _PER_SECOND[unit]
-
-        def microseconds(column: str, value: object) -> int:
-            try:
-                seconds = Decimal(str(value).strip()) / per_second
-            except InvalidOperation:
-                seconds = Decimal("NaN")
-            is_number = seconds.is_finite() and not isinstance(value, bool)
-            if not is_number or abs(seconds) > MAX_SECONDS:
-                raise self._wrong(column, value, f"a number of {_UNITS[unit]}")
-            return int(seconds * 10**6)
-
-        return microseconds
+    def _number(self, unit: str, column: str, value: object) -> int:
+        """Read a time in a unit of `_UNITS`; return it in microseconds."""
+        per_second, name = _UNITS[unit]
+        try:
+            seconds = Decimal(str(value).strip()) / per_second
+        except InvalidOperation:
+            seconds = Decimal("NaN")
+        is_number = seconds.is_finite() and not isinstance(value, bool)
+        if not is_number or abs(seconds) > MAX_SECONDS:
+            raise self._wrong(column, value, f"a number of {name}")
+        return int(seconds * 10**6)
 
     def _tokens(self, column: str, value: object) -> int:
         text = str(value).strip() if not isinstance(value, bool) else ""
