@@ -23,7 +23,6 @@ class Allocator(Protocol):
 
     def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
         """Return a zeroed array in shared memory, without a lock."""
-        ...
 
 
 def shared_block(allocator: Allocator) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 
@@ -39,46 +39,47 @@ from bt_bench.worker.tasks.arm import Arm
 Censuses = dict[str, LaunchCensus | str]  # by arm: its census, or why its records are unusable
 
 
-class Bench(Protocol):
-    """Measurements of cases on one kind of device."""
+class Bench(ABC):
+    """Measurements of cases on one kind of device.
+
+    A device that cannot take a measurement inherits a method that does nothing.
+    """
 
     device: torch.device
     around: Surroundings
 
+    @abstractmethod
     def calibrate(self, plan: Plan) -> Calibration:
         """Measure the harness's own cost and the errors of the plan's methods."""
-        ...
 
+    @abstractmethod
     def probes(self, operation: Operation, plan: Plan) -> list[Probe]:
         """Return the probes that time a step on this device."""
-        ...
 
-    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Add the series of captured graphs to the records."""
-        ...
+    @abstractmethod
+    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+        """Count the launches of each arm, and add device times to the records."""
+
+    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:  # noqa: B027
+        """Add the series of captured graphs to the records, if possible."""
 
     def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
         """Return the ways to time calls by captured graphs: one, or none."""
-        ...
+        return []
 
     def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
         """Return the ways to time calls by the profiler: one, or none."""
-        ...
+        return []
 
-    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
-        """Count the launches of each arm, and add device times to the records."""
-        ...
-
-    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:  # noqa: B027
         """Add device times on an idle device to the records of several windows, if possible."""
-        ...
 
     def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
         """Return the binaries that each arm launches; empty where nothing is compiled."""
-        ...
+        return {}
 
 
-class CpuBench:
+class CpuBench(Bench):
     """A bench without a GPU: times staging, and counts launches in Triton's interpreter."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -93,17 +94,6 @@ class CpuBench:
         """Return a staging probe if the operation stages: nothing else can be timed."""
         return [StageProbe(self.around.clock)] if operation.traits.stages else []
 
-    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
-        """Do nothing: there are no graphs without a GPU."""
-
-    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """Return none: there are no graphs without a GPU."""
-        return []
-
-    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
-        """Return none: there is nothing to profile without a GPU."""
-        return []
-
     def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
         """Count launches in one replay."""
         counted: Censuses = {}
@@ -112,15 +102,8 @@ class CpuBench:
                 counted[arm.name] = count_launches(arm, window.steps, window.operation)
         return counted
 
-    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
-        """Do nothing: there are no device times without a GPU."""
 
-    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
-        """Return no binaries: the interpreter compiles nothing."""
-        return {}
-
-
-class CudaBench:
+class CudaBench(Bench):
     """A bench on a CUDA device: host clock, events, CUPTI and captured graphs."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -217,10 +200,9 @@ def cuda_probes(
     plan: Plan, clock: Clock, device: DevicePort, *, stages: bool = True
 ) -> list[Probe]:
     """Return the probes of a plan; host and step time of Triton's call decide when to stop."""
-    paths = [path for path in plan.launch_paths if path is not GRAPH]
     probes: list[Probe] = []
-    for path in paths:
-        probes.append(HostProbe(clock, device, path, decides=path is LaunchPath.JIT, stages=stages))
+    for path in (path for path in plan.launch_paths if path is not GRAPH):
+        probes.append(HostProbe(clock, device, path, stages=stages))
         if Load.IDLE in plan.loads:
             probes += [EventProbe(device, path), PipelinedProbe(clock, device, path)]
     if Load.BUSY in plan.loads:

@@ -16,7 +16,6 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Return the nanoseconds since some fixed moment."""
-        ...
 
 
 class Replayable(Protocol):
@@ -24,7 +23,6 @@ class Replayable(Protocol):
 
     def replay(self) -> None:
         """Enqueue the captured calls."""
-        ...
 
 
 class DevicePort(Protocol):
@@ -32,35 +30,27 @@ class DevicePort(Protocol):
 
     def synchronize(self) -> None:
         """Wait until the device is idle."""
-        ...
 
     def record_start(self) -> None:
         """Enqueue the event before the timed call."""
-        ...
 
     def record_end(self) -> None:
         """Enqueue the event after the timed call."""
-        ...
 
     def start_has_passed(self) -> bool:
         """Return whether the device has reached the event before the timed call."""
-        ...
 
     def elapsed_us(self) -> float:
         """Return the time between the two events, in µs; the device must be idle."""
-        ...
 
     def occupy(self, duration_us: float) -> None:
         """Enqueue work that keeps the device busy for a known time."""
-        ...
 
     def flush_l2(self) -> None:
         """Enqueue a write of more bytes than the L2 cache holds."""
-        ...
 
     def capture(self, call: Callable[[], object], count: int) -> Replayable:
         """Capture `count` calls into a graph, without running them."""
-        ...
 
 
 class SystemClock:

@@ -6,9 +6,10 @@ Each probe replays the window in a pass of its own, and therefore disturbs no ot
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from bt_bench.protocol import Operation
 from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
@@ -35,30 +36,27 @@ PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
 
 
-class Probe(Protocol):
-    """A way to take one sample of each of its series from one step of one arm."""
+class Probe(ABC):
+    """A way to take one sample of each of its series from one step of one arm.
 
-    @property
-    def series(self) -> tuple[Series, ...]:
-        """Return the series of a sample's values, in order."""
-        ...
+    Attributes:
+        series: the series of a sample's values, in order.
+        deciding: the series that decide when a case has been measured long enough. A probe that has
+            any runs in every round, the others only in some.
+    """
 
-    @property
-    def deciding(self) -> tuple[Series, ...]:
-        """Return the series that decide when a case has been measured long enough.
-
-        A probe that has any runs in every round, the others only in some.
-        """
-        ...
+    series: tuple[Series, ...]
+    deciding: tuple[Series, ...] = ()
 
     def queue_us(self, arm: Arm) -> float | None:
         """Return the length of the device work queued ahead of an arm's operation, if any."""
-        ...
+        return None
 
+    @abstractmethod
     def serves(self, arm: Arm, operation: Operation) -> bool:
         """Return whether the probe can time an operation of an arm."""
-        ...
 
+    @abstractmethod
     def sample(
         self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
     ) -> tuple[float, ...] | None:
@@ -67,8 +65,8 @@ class Probe(Protocol):
         Returns:
             `None` where the device cannot be kept busy until the call has returned.
         """
-        ...
 
+    @abstractmethod
     def make(
         self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
     ) -> object:
@@ -82,7 +80,6 @@ class Probe(Protocol):
             call: the call.
             spoil: overwrites the result of a call that is made several times.
         """
-        ...
 
 
 class Keeping:
@@ -120,7 +117,7 @@ def eager_series(
     )
 
 
-class StageProbe:
+class StageProbe(Probe):
     """Host time of staging alone, the only quantity that can be timed without a GPU."""
 
     series = eager_series([Quantity.STAGE_US], Method.HOST_CLOCK)
@@ -128,10 +125,6 @@ class StageProbe:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-
-    def queue_us(self, arm: Arm) -> float | None:
-        """Return `None`: nothing is queued."""
-        return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
         """Return true: every arm can stage."""
@@ -159,17 +152,12 @@ class StageProbe:
         return kept.result
 
 
-class _PathProbe:
+class _PathProbe(Probe):
     """The common base of probes of one launch path."""
 
-    deciding: tuple[Series, ...] = ()
-
-    def __init__(self, path: LaunchPath) -> None:
+    def __init__(self, device: DevicePort, path: LaunchPath) -> None:
+        self._device = device
         self._path = path
-
-    def queue_us(self, arm: Arm) -> float | None:
-        """Return `None`: nothing is queued."""
-        return None
 
     def serves(self, arm: Arm, operation: Operation) -> bool:
         """Return whether the arm supports the launch path."""
@@ -180,24 +168,16 @@ class HostProbe(_PathProbe):
     """Host clock on an idle device: staging, the call until it returns, and until it has run."""
 
     def __init__(
-        self,
-        clock: Clock,
-        device: DevicePort,
-        path: LaunchPath,
-        *,
-        decides: bool = True,
-        stages: bool = True,
+        self, clock: Clock, device: DevicePort, path: LaunchPath, *, stages: bool = True
     ) -> None:
-        super().__init__(path)
+        super().__init__(device, path)
         self._clock = clock
-        self._device = device
         quantities = [Quantity.HOST_US, Quantity.STEP_US]
-        if decides:
-            self.deciding = eager_series(quantities, Method.HOST_CLOCK, path)
         self._stages = stages
-        # Staging launches nothing: one path is enough.
-        if stages and path is LaunchPath.JIT:
-            quantities.append(Quantity.STAGE_US)
+        # One path is enough to decide when to stop. Staging launches nothing: one is enough, too.
+        if path is LaunchPath.JIT:
+            self.deciding = eager_series(quantities, Method.HOST_CLOCK, path)
+            quantities += [Quantity.STAGE_US] if stages else []
         self.series = eager_series(quantities, Method.HOST_CLOCK, path)
 
     def sample(
@@ -233,8 +213,7 @@ class EventProbe(_PathProbe):
     """
 
     def __init__(self, device: DevicePort, path: LaunchPath) -> None:
-        super().__init__(path)
-        self._device = device
+        super().__init__(device, path)
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
 
     def sample(
@@ -270,9 +249,8 @@ class PipelinedProbe(_PathProbe):
     """
 
     def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath) -> None:
-        super().__init__(path)
+        super().__init__(device, path)
         self._clock = clock
-        self._device = device
         self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
 
     def sample(
@@ -324,9 +302,8 @@ class BusyProbe(_PathProbe):
     """
 
     def __init__(self, clock: Clock, device: DevicePort, path: LaunchPath, l2: Cache) -> None:
-        super().__init__(path)
+        super().__init__(device, path)
         self._clock = clock
-        self._device = device
         self._l2 = l2
         self._queues_us: dict[str, float] = {}
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path, Load.BUSY, l2)

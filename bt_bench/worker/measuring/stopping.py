@@ -26,19 +26,15 @@ class Criterion(Protocol):
 
     def add(self, values: Mapping[Key, float]) -> None:
         """Add the values of one round: per arm and series, the median over the steps."""
-        ...
 
     def reason(self) -> StopReason | None:
         """Return why to stop now, or `None` to go on."""
-        ...
 
     def half_width(self, keys: Iterable[Key] | None = None) -> float | None:
         """Return the widest relative half-width of the keys' intervals, by default of all."""
-        ...
 
     def rounds_needed(self) -> float | None:
         """Return the estimated total number of rounds; `None` while there is no estimate."""
-        ...
 
 
 class RelativeWidth:

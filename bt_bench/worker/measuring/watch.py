@@ -47,11 +47,9 @@ class Telemetry(Protocol):
 
     def read(self) -> Reading:
         """Read the sensors now."""
-        ...
 
     def processes(self) -> int | None:
         """Return the number of processes with a context on the device; `None` if unknown."""
-        ...
 
 
 class NoTelemetry:
@@ -118,7 +116,6 @@ class Loads(Protocol):
     @property
     def loads(self) -> int:
         """Return the count."""
-        ...
 
 
 @dataclass(frozen=True)

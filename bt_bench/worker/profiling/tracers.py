@@ -19,12 +19,10 @@ class Tracer(Protocol):
     @property
     def source(self) -> str:
         """The tracer's name and version."""
-        ...
 
     @property
     def missing(self) -> Sequence[str]:
         """The information that the tracer does not provide, as clauses."""
-        ...
 
     def recording(self) -> AbstractContextManager[None]:
         """Record everything in the block as one pass.
@@ -32,15 +30,12 @@ class Tracer(Protocol):
         Before and after it nothing is attached to the process, since that would make calls of CUDA
         longer.
         """
-        ...
 
     def dropped(self) -> int:
         """Return the number of records that were lost since the last call."""
-        ...
 
     def taken(self) -> Taken:
         """Return the records of all passes."""
-        ...
 
 
 def tracer() -> Tracer:

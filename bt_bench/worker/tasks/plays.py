@@ -34,10 +34,7 @@ class Surveyed:
 class Survey(Task[dict[str, Surveyed]]):
     """Find the properties of the arms that decide which scenarios they get."""
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while surveyed"
+    doing = "while surveyed"
 
 
 @dataclass(frozen=True)
@@ -73,10 +70,7 @@ class Play(Task[tuple[Played, ...]]):
     whole: int | None = None
     lines: bool = False
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while explored"
+    doing = "while explored"
 
 
 @dataclass(frozen=True)
@@ -172,10 +166,7 @@ class Ran:
 class ReadRan(Task[dict[str, Ran]]):
     """Read the lines and branches of the one arm's own code that ran in this worker, by file."""
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while its lines were counted"
+    doing = "while its lines were counted"
 
 
 @dataclass(frozen=True)
@@ -188,7 +179,4 @@ class ReadCoverage(Task[Coverage]):
 
     elsewhere: tuple[Mapping[str, Ran], ...] = ()
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while its lines were counted"
+    doing = "while its lines were counted"

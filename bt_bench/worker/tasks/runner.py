@@ -96,11 +96,9 @@ class Watcher(Protocol):
 
     def round(self, progress: RoundProgress) -> None:
         """Receive the progress of a case's rounds."""
-        ...
 
     def worker_replaced(self, why: str) -> None:
         """Receive the reason why a fresh worker goes on with the task."""
-        ...
 
 
 class Runner(Protocol):
@@ -114,13 +112,10 @@ class Runner(Protocol):
         Raises:
             WorkerError: if it cannot be done even without any arm.
         """
-        ...
 
     def renew(self) -> None:
         """Have a fresh process do the next task, if tasks run in a process of their own."""
-        ...
 
     @property
     def calls_made(self) -> int:
         """Return how many calls of a scenario were made before the last task failed."""
-        ...

@@ -50,11 +50,11 @@ class Task(ABC, Generic[ResultT]):
     @property
     @abstractmethod
     def doing(self) -> str:
-        """The activity, as the beginning of a message."""
+        """Return the activity, as the beginning of a message."""
 
     @property
     def title(self) -> str:
-        """The task's name in messages."""
+        """Return the task's name in messages."""
         return self.doing
 
 
@@ -62,10 +62,7 @@ class Task(ABC, Generic[ResultT]):
 class Calibrate(Task[Calibration | None]):
     """Measure the cost of the harness itself; takes no arm."""
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "calibrating"
+    doing = "calibrating"
 
 
 @dataclass(frozen=True)
@@ -77,71 +74,70 @@ class CheckConformance(Task[CheckOutcomes]):
 
     @property
     def title(self) -> str:
-        """The workload's name in messages."""
+        """Return the workload's name in messages."""
         return f"conformance:{self.workload}"
 
     @property
     def doing(self) -> str:
-        """The activity, as the beginning of a message."""
+        """Return the activity, as the beginning of a message."""
         return f"{self.title}, while checked"
 
 
 @dataclass(frozen=True)
-class CheckCase(Task[Checked]):
+class _WorkloadTask(Task[ResultT]):
+    """A task for some operations on the workload of a case."""
+
+    case: CaseSpec
+    operations: tuple[Operation, ...]
+
+    @property
+    def title(self) -> str:
+        """Return the workload's name in messages."""
+        return self.case.name
+
+
+@dataclass(frozen=True)
+class CheckCase(_WorkloadTask[Checked]):
     """Check the arms on the workload of a case."""
 
-    case: CaseSpec
-    operations: tuple[Operation, ...]
-
-    @property
-    def title(self) -> str:
-        """The workload's name in messages."""
-        return self.case.name
-
     @property
     def doing(self) -> str:
-        """The activity, as the beginning of a message."""
+        """Return the activity, as the beginning of a message."""
         return f"{self.title}, while checked"
 
 
 @dataclass(frozen=True)
-class CountLaunches(Task[dict[tuple[str, Operation], LaunchCensus]]):
+class CountLaunches(_WorkloadTask[dict[tuple[str, Operation], LaunchCensus]]):
     """Count the launches of each step of a case whose kernels run in the interpreter."""
-
-    case: CaseSpec
-    operations: tuple[Operation, ...]
-
-    @property
-    def title(self) -> str:
-        """The workload's name in messages."""
-        return self.case.name
 
     @property
     def doing(self) -> str:
-        """The activity, as the beginning of a message."""
+        """Return the activity, as the beginning of a message."""
         return f"{self.title}, while its launches were counted"
 
 
 @dataclass(frozen=True)
-class MeasureCase(Task[dict[str, Measured]]):
-    """Measure one operation on the workload of a case, all arms side by side."""
+class _OperationTask(Task[ResultT]):
+    """A task for one operation on the workload of a case, all arms side by side."""
 
     case: CaseSpec
     operation: Operation
 
     @property
     def title(self) -> str:
-        """The key of the case."""
+        """Return the key of the case."""
         return f"{self.operation}/{self.case.name}"
-
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while measured"
 
 
 @dataclass(frozen=True)
-class TakeTimeline(Task[TimelineParts]):
+class MeasureCase(_OperationTask[dict[str, Measured]]):
+    """Measure one operation on the workload of a case, all arms side by side."""
+
+    doing = "while measured"
+
+
+@dataclass(frozen=True)
+class TakeTimeline(_OperationTask[TimelineParts]):
     """Trace one step of a case, all arms side by side.
 
     Args:
@@ -150,19 +146,9 @@ class TakeTimeline(Task[TimelineParts]):
         step: the step's place in the window, from 0.
     """
 
-    case: CaseSpec
-    operation: Operation
     step: int
 
-    @property
-    def title(self) -> str:
-        """The key of the case."""
-        return f"{self.operation}/{self.case.name}"
-
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while traced"
+    doing = "while traced"
 
 
 @dataclass(frozen=True)
@@ -230,10 +216,7 @@ class PrepareRound(Task[None]):
 
     units: tuple[RoundUnit, ...]
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while set up"
+    doing = "while set up"
 
 
 @dataclass(frozen=True)
@@ -242,10 +225,7 @@ class MeasureRound(Task[RoundOutcome]):
 
     units: tuple[RoundUnit, ...]
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while measured"
+    doing = "while measured"
 
 
 @dataclass(frozen=True)
@@ -255,7 +235,4 @@ class ReadChanges(Task[dict[str, tuple[str, ...]]]):
     Takes no arm.
     """
 
-    @property
-    def doing(self) -> str:
-        """The activity, as the beginning of a message."""
-        return "while its global state was read"
+    doing = "while its global state was read"

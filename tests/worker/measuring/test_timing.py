@@ -88,7 +88,7 @@ def test_a_compiled_handle_is_a_series_of_its_own():
     rig = Rig("a")
     probes = [
         HostProbe(rig.clock, rig.device, JIT),
-        HostProbe(rig.clock, rig.device, COMPILED, decides=False),
+        HostProbe(rig.clock, rig.device, COMPILED),
     ]
     rig.run(probes, rounds=2)
     assert rig.samples("a", Quantity.HOST_US, launch_path=JIT) == [[10.0, 20.0]] * 2

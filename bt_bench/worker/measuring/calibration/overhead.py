@@ -64,12 +64,12 @@ class Route:
         return median(self.samples_us)
 
 
-def measure_overhead(rounds: int = 50, clock: Clock | None = None) -> list[Route]:
+def measure_overhead(rounds: int) -> list[Route]:
     """Time every route, interleaved in rounds, on the current CUDA device."""
     nothing = LaunchRoute("empty_call", "a Python call that does nothing", lambda: None)
     routes = [nothing, *launch_routes()]
     synchronize = torch.cuda.synchronize
-    samplers = launch_samplers(routes, clock or SystemClock(), synchronize, BATCH)
+    samplers = launch_samplers(routes, SystemClock(), synchronize, BATCH)
     samples = interleave(samplers, rounds)
     synchronize()
     return [Route(route.name, route.what, samples[route.name]) for route in routes]
