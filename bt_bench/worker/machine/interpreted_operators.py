@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,26 +67,23 @@ def set_operators(scope: Any) -> None:
     options = getattr(language.interpreter_builder, "options", None)
     if not hasattr(scope, "set_attr") or getattr(options, "debug", True):
         return  # in debug the interpreter looks for overflow
-    for names in (_COMPARISONS, _BITWISE, _ARITHMETIC, _SHIFTS):
-        for name, function in names.items():
-            slow = getattr(core.tensor, name, None)
-            if slow is not None and not hasattr(slow, "slow"):
-                operator = _operator(name, slow, function, language)
-                scope.set_attr(core.tensor, name, operator)
-    for name, made in (("where", _where), ("load", _load), ("cast", _cast)):
-        for module in (triton.language, core):
-            slow = getattr(module, name, None)
-            if slow is not None and not hasattr(slow, "slow"):
-                scope.set_attr(module, name, made(slow, language))
-    slow = getattr(core.tensor, "to", None)
-    if slow is not None and not hasattr(slow, "slow"):
-        scope.set_attr(core.tensor, "to", _cast(slow, language))
+    ufuncs = _COMPARISONS | _BITWISE | _ARITHMETIC | _SHIFTS
+    functions = {"where": _where, "load": _load, "cast": _cast}
+    replacements: list[tuple[Any, str, Callable[[Any, Any], Callable[..., Any]]]] = [
+        *((core.tensor, name, partial(_operator, name, ufunc)) for name, ufunc in ufuncs.items()),
+        *((owner, *item) for owner in (triton.language, core) for item in functions.items()),
+        (core.tensor, "to", _cast),
+    ]
+    for owner, name, make in replacements:
+        slow = getattr(owner, name, None)
+        if slow is not None and not hasattr(slow, "slow"):
+            scope.set_attr(owner, name, make(slow, language))
 
 
 _known: dict[str, dict[Any, _Way | None]] = {}
 
 
-def _operator(name: str, slow: Any, function: np.ufunc, language: Any) -> Callable[..., Any]:
+def _operator(name: str, function: np.ufunc, slow: Any, language: Any) -> Callable[..., Any]:
     from triton.language import core
 
     known = _known.setdefault(name, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -82,11 +83,8 @@ def speed_up_interpreter() -> None:
     _make_handles_at_once(language)
     if hasattr(language, "_get_np_dtype"):
         language._get_np_dtype = _looked_up_once(language._get_np_dtype)
-    _look_for_overflow_in_debug_alone()
     _make_shapes_once()
-    _broadcast_where_shapes_differ()
-    _find_types_of_results_once()
-    _leave_operands_of_one_type()
+    _replace_rules()
     replacement: Any = prepare_once
     replacement.original, replacement.launch = prepare, launch
     language._patch_lang = replacement
@@ -136,18 +134,14 @@ def _looked_up_once(numpy_type: Any) -> Any:
     return numpy_type_of
 
 
-def _look_for_overflow_in_debug_alone() -> None:
+def _look_for_overflow_in_debug_alone(look: Any) -> Any:
     """Make Triton look for overflows only if `debug` is on; otherwise it drops the result."""
-    name = "binary_op_sanitize_overflow_impl"
-    look = _rule(name)
-    if look is None:
-        return
 
     def look_in_debug(self: Any, *arguments: Any) -> None:
         if self.builder.options.debug:
             look(self, *arguments)
 
-    _set_rule(name, look_in_debug)
+    return look_in_debug
 
 
 def _make_shapes_once() -> None:
@@ -198,12 +192,8 @@ def _makes(kind: Any, attributes: set[str], *arguments: Any) -> bool:
         return False
 
 
-def _broadcast_where_shapes_differ() -> None:
+def _broadcast_where_shapes_differ(broadcast: Any) -> Any:
     """Leave operands of equal shapes unchanged instead of broadcasting them."""
-    name = "broadcast_impl_value"
-    broadcast = _rule(name)
-    if broadcast is None:
-        return
 
     def broadcast_others(self: Any, lhs: Any, rhs: Any) -> Any:
         left, right = lhs.type, rhs.type
@@ -211,7 +201,7 @@ def _broadcast_where_shapes_differ() -> None:
             return lhs, rhs
         return broadcast(self, lhs, rhs)
 
-    _set_rule(name, broadcast_others)
+    return broadcast_others
 
 
 def _is_one(left: Any, right: Any) -> bool:
@@ -219,12 +209,8 @@ def _is_one(left: Any, right: Any) -> bool:
     return left is right or bool(left == right)
 
 
-def _find_types_of_results_once() -> None:
+def _find_types_of_results_once(find: Any) -> Any:
     """Cache the type of a result by the types of its operands."""
-    name = "computation_type_impl"
-    find = _rule(name)
-    if find is None:
-        return
     known: dict[Any, Any] = {}
 
     def found(self: Any, *arguments: Any) -> Any:
@@ -233,17 +219,12 @@ def _find_types_of_results_once() -> None:
             known[key] = find(self, *arguments)
         return known[key]
 
-    _set_rule(name, found)
+    return found
 
 
-def _leave_operands_of_one_type() -> None:
+def _leave_operands_of_one_type(check: Any) -> Any:
     """Leave operands of one integer type unchanged."""
     from triton.language import core
-
-    name = "binary_op_type_checking_impl"
-    check = _rule(name)
-    if check is None:
-        return
 
     def check_others(self: Any, lhs: Any, rhs: Any, *arguments: Any, **options: Any) -> Any:
         if type(lhs) is core.tensor is type(rhs):
@@ -252,20 +233,24 @@ def _leave_operands_of_one_type() -> None:
                 return lhs, rhs
         return check(self, lhs, rhs, *arguments, **options)
 
-    _set_rule(name, check_others)
+    return check_others
 
 
-def _rule(name: str) -> Any:
-    """Return a rule of the language by its name; `None` if Triton has none of that name."""
+# By the name of a rule of Triton's language: what makes its replacement.
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "binary_op_sanitize_overflow_impl": _look_for_overflow_in_debug_alone,
+    "broadcast_impl_value": _broadcast_where_shapes_differ,
+    "computation_type_impl": _find_types_of_results_once,
+    "binary_op_type_checking_impl": _leave_operands_of_one_type,
+}
+
+
+def _replace_rules() -> None:
+    """Replace those rules of Triton's language that it has by these names."""
     try:
         from triton.language.semantic import TritonSemantic
     except ImportError:
-        return None
-    return getattr(TritonSemantic, name, None)
-
-
-def _set_rule(name: str, rule: Any) -> None:
-    """Replace a rule of Triton's."""
-    from triton.language.semantic import TritonSemantic
-
-    setattr(TritonSemantic, name, rule)
+        return
+    for name, replacement_of in _RULES.items():
+        if hasattr(TritonSemantic, name):
+            setattr(TritonSemantic, name, replacement_of(getattr(TritonSemantic, name)))
