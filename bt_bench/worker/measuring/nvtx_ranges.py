@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
 
 import nvtx
 
@@ -29,17 +28,16 @@ class Category(StrEnum):
     """The timed part of a sample."""
 
 
-class _Range:
+class Range:
     """A range that is built once and used repeatedly.
 
     Args:
-        category: its span.
-        parts: the parts of its name.
-        domain: a domain of `nvtx`; `None`: bt-bench's own.
+        parts: the parts of its name; for an operation the variant, the operation and the case.
+        category: its span, by default the timed part.
     """
 
-    def __init__(self, category: Category, *parts: str, domain: Any = None) -> None:
-        self._domain = nvtx.get_domain(DOMAIN) if domain is None else domain
+    def __init__(self, *parts: str, category: Category = Category.OPERATION) -> None:
+        self._domain = nvtx.get_domain(DOMAIN)
         self._is_open = False
         # `None` where no tool is attached.
         self._attributes = self._domain.get_event_attributes(
@@ -67,20 +65,6 @@ class _Range:
             self.pop()
 
 
-class Range(_Range):
-    """The range of an operation, which spans the timed part.
-
-    Args:
-        variant: its name.
-        operation: the operation that is called.
-        case: the case's name.
-        domain: a domain of `nvtx`; `None`: bt-bench's own.
-    """
-
-    def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
-        super().__init__(Category.OPERATION, variant, operation, case, domain=domain)
-
-
 class SampleRanges:
     """The ranges of one variant's samples.
 
@@ -88,12 +72,11 @@ class SampleRanges:
         variant: its name.
         operation: the operation that is called.
         case: the case's name.
-        domain: a domain of `nvtx`; `None`: bt-bench's own.
     """
 
-    def __init__(self, variant: str, operation: str, case: str, domain: Any = None) -> None:
-        self._variant = _Range(Category.VARIANT, variant, domain=domain)
-        self._operation = Range(variant, operation, case, domain)
+    def __init__(self, variant: str, operation: str, case: str) -> None:
+        self._variant = Range(variant, category=Category.VARIANT)
+        self._operation = Range(variant, operation, case)
 
     def begin(self, step: int) -> Range:
         """Open the variant's range, and return the operation's range, still closed.
@@ -113,9 +96,9 @@ class SampleRanges:
 
 
 @contextmanager
-def phase(name: str, operation: str, case: str, domain: Any = None) -> Iterator[None]:
+def phase(name: str, operation: str, case: str) -> Iterator[None]:
     """Open the range of a phase for the length of a `with`: `step.small_batch_1grp.rounds`."""
-    spanning = _Range(Category.PHASE, operation, case, name, domain=domain)
+    spanning = Range(operation, case, name, category=Category.PHASE)
     spanning.push()
     try:
         yield

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._C._autograd import DeviceType
@@ -84,7 +84,7 @@ def sort_events(events: Iterable[Any]) -> Recorded:
             else:
                 returns_ns[int(name[len(CALL_RANGE) :])] = start + duration
         elif on_device:
-            activities.append(Activity(_kind(name), name, start, duration))
+            activities.append(Activity(kind_of(name), name, start, duration))
     activities.sort(key=lambda activity: activity.start_ns)
     return Recorded(steps, returns_ns, activities)
 
@@ -136,7 +136,8 @@ def profiler_session(synchronize: Callable[[], object]) -> Iterator[ProfilerSess
         yield ProfilerSession(profiler, synchronize)
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> Literal["kernel", "copy", "memset"]:
+    """Return the kind of a device operation, by its name in the profiler's records."""
     if name.startswith("Memcpy"):
         return "copy"
     return "memset" if name.startswith("Memset") else "kernel"

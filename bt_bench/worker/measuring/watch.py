@@ -14,6 +14,7 @@ import torch
 from bt_bench.analysis import percentile
 from bt_bench.results import DiscardCode
 from bt_bench.worker.machine.nvml import GpuSensors, open_nvml
+from bt_bench.worker.measuring.compile_ledger import CompileLedger
 from bt_bench.worker.measuring.ports import Clock
 
 # Reasons that force the device to slow down. The others, an idle device, clocks set by a user and
@@ -110,14 +111,6 @@ def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
     return {index for index, clock in enumerate(clocks) if clock is not None and clock < lowest}
 
 
-class Loads(Protocol):
-    """A counter of the binaries compiled or loaded so far."""
-
-    @property
-    def loads(self) -> int:
-        """Return the count."""
-
-
 @dataclass(frozen=True)
 class Surroundings:
     """The clock, sensors and ledger to watch around rounds.
@@ -130,7 +123,7 @@ class Surroundings:
 
     clock: Clock
     telemetry: Telemetry
-    ledger: Loads
+    ledger: CompileLedger
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -199,32 +199,20 @@ def _frames_below(place: _Place, own: Mapping[_Place, _Samples]) -> list[HostFra
         children = [made(child) for child in below.get(place, ())]
         calls, self_us = own[place]
         total = self_us + sum((samples for _, samples in children), np.zeros(len(self_us)))
-        return _frame(place[-1], calls, self_us, total, [frame for frame, _ in children]), total
+        low, middle, high = np.percentile(self_us, [LOW, 50, HIGH])
+        frame = HostFrame(
+            **asdict(place[-1]),
+            calls=int(np.median(calls)),
+            calls_vary=_vary(calls),
+            self_us=round(float(middle), _DIGITS),
+            self_low_us=round(float(low), _DIGITS),
+            self_high_us=round(float(high), _DIGITS),
+            total_us=round(float(np.median(total)), _DIGITS),
+            children=[frame for frame, _ in children],
+        )
+        return frame, total
 
     return [made(child)[0] for child in below.get(place, ())]
-
-
-def _frame(
-    function: _Function,
-    calls: FloatArray,
-    self_us: FloatArray,
-    total: FloatArray,
-    children: list[HostFrame],
-) -> HostFrame:
-    low, middle, high = np.percentile(self_us, [LOW, 50, HIGH])
-    return HostFrame(
-        name=function.name,
-        kind=function.kind,
-        file=function.file,
-        line=function.line,
-        calls=int(np.median(calls)),
-        calls_vary=_vary(calls),
-        self_us=round(float(middle), _DIGITS),
-        self_low_us=round(float(low), _DIGITS),
-        self_high_us=round(float(high), _DIGITS),
-        total_us=round(float(np.median(total)), _DIGITS),
-        children=children,
-    )
 
 
 def builtin_name(builtin: Any) -> str:

@@ -27,7 +27,6 @@ from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.profiling.call_tree import CallTree, Event, Repetition, builtin_name
 
 Call = Callable[[], object]
-Handler = Callable[[FrameType, str, Any], None]
 
 EMPTY_CALLS = 256  # per repetition and kind
 _CALLS_A_TURN = 8
@@ -59,19 +58,21 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
     """
     if times < 1:
         raise ValueError(f"{times} repetitions; expected at least 1")
-    tree, costs = CallTree(), _Costs()
-    clock = SystemClock()
+    tree, clock = CallTree(), SystemClock()
+    empties = _Empty(_nothing), _Empty(gc.isenabled)
     plain: list[float] = []
     repetitions: list[Repetition] = []
     for part in range(PARTS):
         count = times // PARTS + (part < times % PARTS)
         for _ in range(count):
             plain.append(_isolated(prepare, synchronize, lambda call: host_times(clock, call)[0]))
-            costs.sample_plain()
+            for empty in empties:
+                empty.sample_plain()
         with recording() as take:
             for number in range(WARM_UP + count if count else 0):
                 events = _isolated(prepare, synchronize, take)
-                costs.sample_traced(take)
+                for empty in empties:
+                    empty.sample_traced(take)
                 if number >= WARM_UP:
                     repetitions.append(tree.timed(events))
     (shape, _), *_ = Counter(each.shape for each in repetitions).most_common(1)
@@ -81,7 +82,7 @@ def trace_host(prepare: Callable[[], Call], synchronize: Call, *, times: int = 4
             if tree.is_named(shape):
                 break
             tree.name(_isolated(prepare, synchronize, take))
-    python, c = costs.python(), costs.c()
+    python, c = (empty.cost() for empty in empties)
     return HostProfile(
         plain_us=median(plain),
         repetitions=len(kept),
@@ -211,28 +212,3 @@ class _Empty:
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip(first, second, strict=True)]
-
-
-class _Costs:
-    """The handler's cost for calls of both kinds."""
-
-    def __init__(self) -> None:
-        self._python, self._c = _Empty(_nothing), _Empty(gc.isenabled)
-
-    def sample_plain(self) -> None:
-        """Take one more sample of both kinds without a handler."""
-        self._python.sample_plain()
-        self._c.sample_plain()
-
-    def sample_traced(self, take: Callable[[Call], list[Event]]) -> None:
-        """Take one more sample of both kinds with the handler."""
-        self._python.sample_traced(take)
-        self._c.sample_traced(take)
-
-    def python(self) -> HandlerCost:
-        """Return the handler's cost for a Python function."""
-        return self._python.cost()
-
-    def c(self) -> HandlerCost:
-        """Return the handler's cost for a builtin."""
-        return self._c.cost()

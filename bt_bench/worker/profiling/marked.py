@@ -10,6 +10,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,6 @@ from bt_bench.worker.profiling.marking import (
 if TYPE_CHECKING:
     import torch
 
-    from bt_bench.base.names import DeviceKind
     from bt_bench.worker.tasks.arm import Arm
 
 WHERE = "while profiled"
@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     try:
         # Output of variants must not mix with the profiler's.
         with redirect_stdout(sys.stderr):
-            answer = MarkAnswer(marked=run(request, _teller(folder), seen))
+            answer = MarkAnswer(marked=run(request, partial(_tell, folder), seen))
     except BtBenchError as error:
         if error.__cause__ is not None:
             seen.setdefault(traceback_of(error.__cause__))
@@ -71,9 +71,11 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
 
     # Before anything imports Triton.
     kind = choose_device(request.setup.device)
+    import torch
+
     from bt_bench.worker.machine.environment import read_environment
     from bt_bench.worker.tasks.arm import inputs_on
-    from bt_bench.worker.tasks.failures import on_failure
+    from bt_bench.worker.tasks.failures import device_fault, on_failure
 
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
     if kind == "cpu":
@@ -85,15 +87,19 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
     workload = build_workload(request.case.parameters)
     marked = _described(request, workload, read_environment(kind, suite.package))
     classes = _imported(request)
-    device = _device_of(kind)
+    device = torch.device(kind)
+    if kind == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device())
     steps = inputs_on(device, workload)[: marked.step + 1]
     for place, (name, variant) in enumerate(classes.items()):
         tell(f"{name}, {place + 1} of {len(classes)}")
         reason = _mark(request, name, variant, workload, steps, device, marked)
         if reason is not None:
             marked.failures[name] = reason
-            if _is_spent(device):
-                _give_up(marked, list(classes)[place + 1 :], name)
+            if device_fault(device) is not None:
+                message = f"was not run, since {name} left the device unusable; leave {name} out"
+                crashed = Reason(code=ReasonCode.CRASHED, message=message)
+                marked.failures |= dict.fromkeys(list(classes)[place + 1 :], crashed)
                 break
     return marked
 
@@ -127,14 +133,6 @@ def _imported(request: MarkRequest) -> dict[str, type[Any]]:
         with activity.current().running(arm.name):
             classes[arm.name] = load_apart(arm.entry)
     return classes
-
-
-def _device_of(kind: DeviceKind) -> torch.device:
-    import torch
-
-    return (
-        torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
-    )
 
 
 def _mark(
@@ -198,26 +196,10 @@ def _ready(request: MarkRequest, arm: Arm, steps: Sequence[Any]) -> Callable[[],
     return arm.ready(request.operation, steps[-1])
 
 
-def _is_spent(device: torch.device) -> bool:
-    from bt_bench.worker.tasks.failures import device_fault
-
-    return device_fault(device) is not None
-
-
-def _give_up(marked: Marked, names: Sequence[str], culprit: str) -> None:
-    message = f"was not run, since {culprit} left the device unusable; leave {culprit} out"
-    for name in names:
-        marked.failures[name] = Reason(code=ReasonCode.CRASHED, message=message)
-
-
-def _teller(folder: Path) -> Callable[[str], None]:
-    """Return a function that appends to the parent's progress file."""
-
-    def tell(text: str) -> None:
-        with (folder / PROGRESS_NAME).open("a", encoding="utf-8") as file:
-            file.write(f"{encodable(text)}\n")
-
-    return tell
+def _tell(folder: Path, text: str) -> None:
+    """Append to the parent's progress file."""
+    with (folder / PROGRESS_NAME).open("a", encoding="utf-8") as file:
+        file.write(f"{encodable(text)}\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class _Passes:
             self._port.record_start()  # the empty calls query it
             for _ in range(WARM_UP_ROUNDS):
                 self._round(self._turns.next_round(), _Samples())
-        host = {arms[0].name: self._host(arms[0]) for arms in self._by_name()}
+        host = {arm.name: self._host(arm) for arm in self._window.instances[0]}
         with no_collection():
             source = tracer_of()
             parts = TimelineParts(source.source, list(source.missing), host=host)
@@ -145,9 +146,6 @@ class _Passes:
             self._keep(parts, tracing, of_tracing, records)
         parts.seconds = round((self._clock.now_ns() - started_ns) / 1e9, 3)
         return parts
-
-    def _by_name(self) -> list[list[Arm]]:
-        return [list(arms) for arms in zip(*self._window.instances, strict=True)]
 
     def _host(self, arm: Arm) -> HostProfile:
         """Profile the Python and C calls of an arm's step."""
@@ -220,13 +218,13 @@ class _Passes:
                 with arm.guarded():
                     use(arm, LaunchPath.JIT)
                     if place == last:
-                        samples.of_arm(arm).append(self._sample(arm, step))
+                        samples.arms[arm.name].append(self._sample(arm, step))
                     else:
                         arm.ready(window.operation, step)()
                     arm.finish(window.operation)
                     self._port.synchronize()
         for name, empty in self._empty.items():
-            samples.empty.setdefault(name, []).append(self._run(empty))
+            samples.empty[name].append(self._run(empty))
 
     def _sample(self, arm: Arm, step: Any) -> Ran:
         """Run one step in the NVTX ranges that it has in a sweep."""
@@ -250,7 +248,7 @@ class _Passes:
         self, parts: TimelineParts, tracing: Tracing, samples: _Samples, records: InOrder
     ) -> None:
         for name in self._window.names:
-            ran = samples.arms.get(name, [])
+            ran = samples.arms[name]
             try:
                 parts.steps.setdefault(name, []).append(traced_steps(tracing, ran, records))
             except RecordsLostError as error:
@@ -279,18 +277,15 @@ class _Passes:
 class _Samples:
     """The steps of some rounds."""
 
-    arms: dict[str, list[Ran]] = field(default_factory=dict)
-    empty: dict[EmptyName, list[Ran]] = field(default_factory=dict)
+    arms: defaultdict[str, list[Ran]] = field(default_factory=lambda: defaultdict(list))
+    empty: defaultdict[EmptyName, list[Ran]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, others: _Samples) -> None:
         """Add the samples of other rounds."""
         for name, ran in others.arms.items():
-            self.arms.setdefault(name, []).extend(ran)
+            self.arms[name] += ran
         for empty, ran in others.empty.items():
-            self.empty.setdefault(empty, []).extend(ran)
-
-    def of_arm(self, arm: Arm) -> list[Ran]:
-        return self.arms.setdefault(arm.name, [])
+            self.empty[empty] += ran
 
 
 def _records_of(steps: TracedSteps) -> int:

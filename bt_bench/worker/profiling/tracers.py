@@ -91,16 +91,12 @@ def _take_event(event: Any, taken: Taken) -> None:
     """Sort an event of Kineto's; skip all but calls of CUDA and device operations."""
     from torch._C._autograd import DeviceType
 
+    from bt_bench.worker.measuring.profiler_session import kind_of
+
     name, start = str(event.name()), int(event.start_ns())
     end, correlation = start + int(event.duration_ns()), int(event.correlation_id())
     if event.device_type() == DeviceType.CUDA:
-        if name.startswith("Memcpy"):
-            operation = DeviceRecord("copy", name, correlation, start, end)
-        elif name.startswith("Memset"):
-            operation = DeviceRecord("memset", name, correlation, start, end)
-        else:
-            operation = DeviceRecord("kernel", name, correlation, start, end)
-        taken.operations.append(operation)
+        taken.operations.append(DeviceRecord(kind_of(name), name, correlation, start, end))
     elif name.startswith("cuda"):
         taken.calls.append(ApiRecord("runtime", name, correlation, start, end))
     elif name.startswith("cu") and name[2:3].isupper():

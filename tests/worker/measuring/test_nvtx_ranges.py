@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bt_bench.worker.measuring import nvtx_ranges
 from bt_bench.worker.measuring.nvtx_ranges import Range, SampleRanges, phase
 
 
@@ -34,10 +35,17 @@ class Domain:
         self.open.pop()
 
 
-def test_a_timed_part_lies_in_its_variant_and_in_its_phase():
-    domain = Domain()
-    ranges = SampleRanges("fused", "step", "a/b", domain)
-    with phase("rounds", "step", "a/b", domain):
+@pytest.fixture
+def domain(monkeypatch):
+    """bt-bench's domain of NVTX."""
+    made = Domain()
+    monkeypatch.setattr(nvtx_ranges.nvtx, "get_domain", {nvtx_ranges.DOMAIN: made}.get)
+    return made
+
+
+def test_a_timed_part_lies_in_its_variant_and_in_its_phase(domain):
+    ranges = SampleRanges("fused", "step", "a/b")
+    with phase("rounds", "step", "a/b"):
         for step in (0, 1):
             timed = ranges.begin(step)
             timed.push()
@@ -53,13 +61,12 @@ def test_a_timed_part_lies_in_its_variant_and_in_its_phase():
     assert domain.open == []
 
 
-def test_no_range_stays_open_when_a_timed_part_raises():
-    domain = Domain()
-    ranges = SampleRanges("fused", "step", "one", domain)
+def test_no_range_stays_open_when_a_timed_part_raises(domain):
+    ranges = SampleRanges("fused", "step", "one")
     ranges.begin(0).push()
     ranges.end()
     assert domain.open == []
-    with pytest.raises(RuntimeError), phase("rounds", "step", "one", domain):
+    with pytest.raises(RuntimeError), phase("rounds", "step", "one"):
         raise RuntimeError
     assert domain.open == []
 
