@@ -106,7 +106,11 @@ class Fence:
             UsageError: names the files and how they came to be used.
         """
         self._look_at_modules()
-        self._look_at_libraries(mapped_files() if libraries is None else libraries)
+        # Mapped libraries include those that no finder has seen.
+        for file in sorted(mapped_files() if libraries is None else libraries):
+            owner = self._isolation.owner_of(file)
+            if owner is not None:
+                self._found[f"library {file} is loaded, a file of {owner}"] = None
         if self._found:
             found = list(self._found)
             more = len(found) - _SHOWN
@@ -151,10 +155,8 @@ class Fence:
         if mapped is None:
             return None
         if type(spec.loader) not in _LED_LOADERS:
-            loader_name = type(spec.loader).__name__
-            self._found[f"module {name} is {first}, loaded by an import hook ({loader_name})"] = (
-                None
-            )
+            hook = type(spec.loader).__name__
+            self._found[f"module {name} is {first}, loaded by an import hook ({hook})"] = None
             return None
         if not is_there(mapped):
             raise ModuleNotFoundError(
@@ -162,12 +164,10 @@ class Fence:
                 f"but {isolation.label} does not; if it is built, give --build",
                 name=name,
             )
-        loader: FreshSourceLoader | ExtensionFileLoader
-        if mapped.name.endswith(tuple(EXTENSION_SUFFIXES)):
-            loader = ExtensionFileLoader(name, str(mapped))
-        else:
-            loader = FreshSourceLoader(name, str(mapped))
+        is_compiled = mapped.name.endswith(tuple(EXTENSION_SUFFIXES))
+        loader_of = ExtensionFileLoader if is_compiled else FreshSourceLoader
         within = [str(mapped.parent)] if spec.submodule_search_locations is not None else None
+        loader = loader_of(name, str(mapped))
         return importlib.util.spec_from_file_location(
             name, mapped, loader=loader, submodule_search_locations=within
         )
@@ -289,7 +289,7 @@ class Fence:
     def _is_a_copy(self, name: str, file: str) -> bool:
         """Return whether an installed module is a copy of the repository's, by origin or name."""
         isolation = self._isolation
-        if isolation.is_own(_real(file)) or "-packages" not in file:
+        if "-packages" not in file:
             return False
         if name in _installed_from(isolation):
             return True
@@ -297,13 +297,6 @@ class Fence:
         return any(
             (t / name / "__init__.py").is_file() or (t / f"{name}.py").is_file() for t in tops
         )
-
-    def _look_at_libraries(self, files: Collection[str]) -> None:
-        """Record mapped libraries of other trees, including those that no finder has seen."""
-        for file in sorted(files):
-            owner = self._isolation.owner_of(file)
-            if owner is not None:
-                self._found[f"library {file} is loaded, a file of {owner}"] = None
 
     def owns(self, module: ModuleType) -> bool:
         """Return whether a module is a file of the own tree."""

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bt_bench.base.processes import descendants_of
@@ -69,7 +70,7 @@ class GlobalState:
             "the environment": lambda: {k: v for k, v in os.environ.items() if k not in left_out},
             "Python": lambda: _read(_PYTHON),
             "threads": lambda: {str(t.ident): t.name for t in threading.enumerate()},
-            "child processes": _children,
+            "child processes": lambda: {str(k): v for k, v in descendants_of(os.getpid()).items()},
             "torch": lambda: _read(_TORCH) if "torch" in sys.modules else {},
             "operators of torch": lambda: _operators() if "torch" in sys.modules else {},
             "the GPU's limits": lambda: _read(_DEVICE) if _has_context() else {},
@@ -87,20 +88,14 @@ class GlobalState:
         then = {**before.areas, _PATCHED: unlike(before.modules, self.modules)}
         for area, values in now.items():
             known = then[area]
-            new_modules = tuple(
-                f"{name.removesuffix(MODULE)}." for name in values if _is_new_module(name, known)
-            )
             names = [n for n in known if n not in values or not _same(known[n], values[n])]
+            new = [name for name in values if name not in known]
             # A new name, such as a thread's, is a change. In these areas it usually is not: a
             # module may be loaded late, by whichever side needs it first.
-            if area not in (_PATCHED, "torch", "the GPU's limits", "Triton's knobs"):
-                names += [name for name in values if name not in known]
-            else:
-                names += [
-                    name
-                    for name in values
-                    if name not in known and _shadows(name) and not name.startswith(new_modules)
-                ]
+            if area in (_PATCHED, "torch", "the GPU's limits", "Triton's knobs"):
+                loaded = tuple(f"{n.removesuffix(MODULE)}." for n in new if n.endswith(MODULE))
+                new = [name for name in new if _shadows(name) and not name.startswith(loaded)]
+            names += new
             if names:
                 if area in ("threads", "child processes"):
                     names = [str(values.get(name, known.get(name))) for name in names]
@@ -109,16 +104,8 @@ class GlobalState:
         return found
 
 
-def _children() -> dict[str, object]:
-    return {str(pid): name for pid, name in descendants_of(os.getpid()).items()}
-
-
 def _same(old: object, new: object) -> bool:
     return old is new or (type(old) is type(new) and old == new)
-
-
-def _is_new_module(name: str, known: Mapping[str, object]) -> bool:
-    return name.endswith(MODULE) and name not in known
 
 
 def _shadows(name: str) -> bool:
@@ -147,22 +134,8 @@ def _monitoring() -> object:
 
 
 _SIGNALS = sorted(signal.valid_signals())
-
-
-def _handlers() -> tuple[object, ...]:
-    return tuple(map(signal.getsignal, _SIGNALS))
-
-
-def _half(number: float) -> float:
-    return number / 2
-
-
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _PR_GET_TIMERSLACK = 30  # of linux/prctl.h
-
-
-def _prctl(*arguments: int) -> int:
-    return int(ctypes.CDLL(None).prctl(*arguments))
-
 
 _PYTHON: dict[str, Callable[[], object]] = {
     "sys.settrace": sys.gettrace,
@@ -179,18 +152,12 @@ _PYTHON: dict[str, Callable[[], object]] = {
     "gc.set_debug": gc.get_debug,
     "gc.enable": gc.isenabled,
     "tracemalloc": lambda: "tracemalloc" in sys.modules and sys.modules["tracemalloc"].is_tracing(),
-    "flushing of denormal numbers": lambda: _half(sys.float_info.min) == 0.0,
+    "flushing of denormal numbers": lambda: sys.float_info.min / 2 == 0.0,
     "numpy.seterr": lambda: sorted(sys.modules["numpy"].geterr().items()),
-    "timer slack": lambda: _prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0),
-    "signal handlers": _handlers,
-    "interval timers": lambda: tuple(
-        signal.getitimer(which)[1]
-        for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-    ),
-    "running interval timers": lambda: tuple(
-        signal.getitimer(which)[0] > 0
-        for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-    ),
+    "timer slack": lambda: int(ctypes.CDLL(None).prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)),
+    "signal handlers": lambda: tuple(map(signal.getsignal, _SIGNALS)),
+    "interval timers": lambda: tuple(signal.getitimer(which)[1] for which in _TIMERS),
+    "running interval timers": lambda: tuple(signal.getitimer(which)[0] > 0 for which in _TIMERS),
     "scheduling": lambda: (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
     "CPU affinity": lambda: tuple(sorted(os.sched_getaffinity(0))),
 }
@@ -298,10 +265,7 @@ def _limit(number: int) -> object:
     return value.value
 
 
-_DEVICE: dict[str, Callable[[], object]] = {
-    name: (lambda number=number: _limit(number))  # type: ignore[misc]
-    for name, number in _LIMITS.items()
-}
+_DEVICE = {name: partial(_limit, number) for name, number in _LIMITS.items()}
 
 
 def _knobs() -> Iterator[tuple[str, object]]:

@@ -116,7 +116,7 @@ def _code_of_arm(arm: str, copies: Sequence[type]) -> dict[str, object]:
     return {
         place: code
         for number, variant in enumerate(copies)
-        for place, code in _code_of_copy(_numbered(arm, number), variant)
+        for place, code in _code_of_copy(f"{arm} (copy {number + 1})" if number else arm, variant)
     }
 
 
@@ -152,7 +152,3 @@ def _code_of_copy(arm: str, variant: type) -> Iterator[tuple[str, object]]:
 
 def _functions_of(owner: type) -> list[FunctionType]:
     return [member for member in vars(owner).values() if isinstance(member, FunctionType)]
-
-
-def _numbered(arm: str, number: int) -> str:
-    return f"{arm} (copy {number + 1})" if number else arm

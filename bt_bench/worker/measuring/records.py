@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from bt_bench.results import DiscardCode, Measurement, RoundKind, Series
 from bt_bench.worker.measuring.probes import Probe
@@ -40,11 +41,8 @@ class SampleBook:
     def drop_rounds(self, dropped: Collection[int]) -> None:
         """Forget the rounds that turned out not to count."""
         for series, (rounds, samples) in list(self.per_series.items()):
-            kept = [place for place, index in enumerate(rounds) if index not in dropped]
-            self.per_series[series] = (
-                [rounds[place] for place in kept],
-                [samples[place] for place in kept],
-            )
+            kept = [index not in dropped for index in rounds]
+            self.per_series[series] = [*compress(rounds, kept)], [*compress(samples, kept)]
 
     def measurements(self) -> list[Measurement]:
         """Return the collected measurements, without series that have no rounds."""

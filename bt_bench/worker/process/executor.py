@@ -104,9 +104,7 @@ class Executor:
         self._can_fail: set[Path] = set()  # paths of operations whose check was seen to fail
         self._seeded: set[str] = set()  # kinds of workloads that were built twice
         self._reached: dict[str, Reached] = {}
-        self._round: tuple[tuple[tuple[RoundUnit, ...], tuple[str, ...]], ProcessRound] | None = (
-            None
-        )
+        self._round: tuple[object, ProcessRound] | None = None  # the last one, by units and arms
         self._wreck: BaseException | None = None
 
     def attempt(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> Attempt:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from bt_bench.variants import VariantEntry
     from bt_bench.worker.isolation.state_watch import ToolWatch
     from bt_bench.worker.isolation.worlds import Worlds
-    from bt_bench.worker.measuring.bench import Bench
     from bt_bench.worker.process.executor import Executor
 
 
@@ -63,7 +62,9 @@ def serve(connection: Connection, block: Any, setup: WorkerSetup) -> None:
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             if setup.tracebacks:
-                _send_tracebacks(answers)
+                from bt_bench.worker.tasks.failures import on_failure
+
+                on_failure(lambda error: answers.send(Traceback(traceback_of(error))))
             hello, executor, worlds = set_up(setup, answers.end_if_closed)
             # Imported objects stay. Collections before each case would take 0.1 s or more for them.
             gc.collect()
@@ -130,12 +131,6 @@ class _Answers:
         answer(self._connection, Message(self._number, content))
 
 
-def _send_tracebacks(answers: _Answers) -> None:
-    from bt_bench.worker.tasks.failures import on_failure
-
-    on_failure(lambda error: answers.send(Traceback(traceback_of(error))))
-
-
 def _defect(error: BaseException) -> Defect:
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -173,12 +168,14 @@ def set_up(
         from bt_bench.worker.checking.plain_exploring import explorer_of
         from bt_bench.worker.isolation.state_watch import StateWatch, ToolWatch
         from bt_bench.worker.machine.environment import available_bytes, read_environment
+        from bt_bench.worker.measuring.bench import CpuBench, CudaBench
         from bt_bench.worker.process.executor import Executor
 
         suite = load_suite(setup.suite)
         driver_of(suite)  # all of the suite is loaded before anything of a variant
         gc.freeze()
-    bench = _bench(kind)  # it changes Triton, and does so before any side's cache is in place
+    # It changes Triton, and does so before any side's cache is in place.
+    bench = CudaBench() if kind == "cuda" else CpuBench()
     add_variants_path()
     worlds = None
     isolations = {arm.side: arm.isolation for arm in setup.arms if arm.isolation is not None}
@@ -192,8 +189,7 @@ def set_up(
         worlds.put_up()
     notes = activity.current()
     notes.expect({arm.name: place for place, arm in enumerate(setup.arms)})
-    watch = None
-    tools = None
+    watch = tools = None
     if setup.watched:
         watch = StateWatch(worlds.environment if worlds is not None else ())
     elif setup.arms:
@@ -244,9 +240,3 @@ def _refuse_tampering(tools: ToolWatch, arm: str) -> None:
         tools.refuse()
     except TamperedError as error:
         raise UsageError(f"variant {arm}, while imported: {error}") from error
-
-
-def _bench(kind: str) -> Bench:
-    from bt_bench.worker.measuring.bench import CpuBench, CudaBench
-
-    return CudaBench() if kind == "cuda" else CpuBench()
