@@ -35,7 +35,8 @@ def read_environment(
     first = gpu_index(choice) or 0
     with nvml_session() as nvml:
         driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
-        gpus = [_gpu(torch, nvml, index, first + index) for index in range(_gpu_count(torch))]
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        gpus = [_gpu(torch, nvml, index, first + index) for index in range(count)]
     exported = os.environ.get("BT_BENCH_COMMIT")
     return Environment(
         device=device,
@@ -72,10 +73,6 @@ def available_bytes(device: DeviceKind) -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-def _gpu_count(torch: Any) -> int:
-    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
 def _gpu(torch: Any, nvml: Any, visible_index: int, index: int) -> Gpu:

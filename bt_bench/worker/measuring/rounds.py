@@ -123,13 +123,18 @@ def rounds_of_cycle(count: int) -> int:
 
 @dataclass
 class RoundRecorder:
-    """The log of a case's rounds."""
+    """The log of a case's rounds.
+
+    Args:
+        names: the arms' names.
+        clocks: the SM clock of each round in MHz; `None`: unknown.
+    """
 
     names: Sequence[str]
     _kinds: list[RoundKind] = field(default_factory=list)
     _turns: list[Turn] = field(default_factory=list)
     _seconds: list[float] = field(default_factory=list)
-    _clocks: list[int | None] = field(default_factory=list)
+    clocks: list[int | None] = field(default_factory=list)
     _discarded: list[DiscardCode | None] = field(default_factory=list)
 
     def add(
@@ -144,7 +149,7 @@ class RoundRecorder:
         self._kinds.append(kind)
         self._turns.append(turn)
         self._seconds.append(round(seconds, 4))
-        self._clocks.append(sm_clock_mhz)
+        self.clocks.append(sm_clock_mhz)
         self._discarded.append(discarded)
         return len(self._kinds) - 1
 
@@ -153,11 +158,6 @@ class RoundRecorder:
         names = [arm.name for arm in self._turns[index].arms]
         place = names.index(name)
         return names[place - 1] if place or step else None
-
-    @property
-    def clocks(self) -> list[int | None]:
-        """Return the SM clock of each round."""
-        return list(self._clocks)
 
     def discard(self, index: int, code: DiscardCode) -> None:
         """Mark a round as discarded, unless it already is."""
@@ -175,6 +175,6 @@ class RoundRecorder:
             instance=[turn.instance for turn in self._turns],
             place=[turn.place(name) for turn in self._turns],
             seconds=list(self._seconds),
-            sm_clock_mhz=list(self._clocks),
+            sm_clock_mhz=list(self.clocks),
             discarded=list(self._discarded),
         )

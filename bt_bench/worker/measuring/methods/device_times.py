@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from bt_bench.results import (
     Cache,
     LaunchCensus,
-    LaunchCount,
     LaunchPath,
     Load,
     Method,
@@ -18,6 +17,7 @@ from bt_bench.results import (
     Series,
 )
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
+from bt_bench.worker.measuring.methods.interpreter import Counts, launch_census
 from bt_bench.worker.measuring.probes import eager_series
 from bt_bench.worker.measuring.profiler_session import Activity, Recorded
 from bt_bench.worker.measuring.rounds import Window
@@ -70,9 +70,9 @@ def activities_by_range(
         ProfilerIncompleteError: when records of ranges or queues are missing.
     """
     num_ranges = len(busy)
-    steps, returns_ns = recorded.steps, recorded.returns_ns
-    if len(steps) != num_ranges or len(returns_ns) != num_ranges:
-        raise ProfilerIncompleteError(f"{len(steps)} of {num_ranges} ranges were recorded")
+    num_steps, returns_ns = len(recorded.steps), recorded.returns_ns
+    if not num_steps == len(returns_ns) == num_ranges:
+        raise ProfilerIncompleteError(f"{num_steps} of {num_ranges} ranges were recorded")
     behind_queues = [index for index in range(num_ranges) if busy[index]]
     queue_ends = sorted(
         activity.end_ns
@@ -110,14 +110,7 @@ def census_of(
                     f"step {index} of {name}: one pass recorded {dict(counts)}, "
                     f"another {dict(_counts(replay[index]))}"
                 )
-    launches = [
-        [
-            LaunchCount.model_validate({"kind": kind, "name": kernel, "count": count})
-            for (kind, kernel), count in sorted(step.items())
-        ]
-        for step in census
-    ]
-    return LaunchCensus(counted_by="cupti", steps=launches)
+    return launch_census("cupti", census)
 
 
 def _may_be_empty(window: Window, index: int) -> bool:
@@ -126,7 +119,7 @@ def _may_be_empty(window: Window, index: int) -> bool:
     return driver.may_be_empty(window.operation, window.steps[index])
 
 
-def _counts(activities: list[Activity]) -> Counter[tuple[str, str]]:
+def _counts(activities: list[Activity]) -> Counts:
     return Counter((activity.kind, activity.name) for activity in activities)
 
 

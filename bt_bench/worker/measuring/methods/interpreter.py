@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -15,7 +15,7 @@ from bt_bench.results import LaunchCensus, LaunchCount
 from bt_bench.worker.machine.torch_operations import TorchOperations
 from bt_bench.worker.tasks.arm import Arm, inputs_on
 
-Counts = Counter[tuple[str, str]]
+Counts = Counter[tuple[str, str]]  # by kind and name
 
 REPLAYS = 3
 """Enough for all host buffers, which are used in rotation, to reach their final size."""
@@ -53,13 +53,20 @@ def count_launches(arm: Arm, steps: Sequence[Any], operation: Operation) -> Laun
         with _counting() as counts:
             call()
         arm.finish(operation)
-        counted.append(
-            [
-                LaunchCount.model_validate({"kind": kind, "name": name, "count": count})
-                for (kind, name), count in sorted(counts.items())
-            ]
-        )
-    return LaunchCensus(counted_by="interpreter", steps=counted)
+        counted.append(counts)
+    return launch_census("interpreter", counted)
+
+
+def launch_census(counted_by: Literal["cupti", "interpreter"], steps: list[Counts]) -> LaunchCensus:
+    """Return a census of the launches counted in each step."""
+    launches = [
+        [
+            LaunchCount.model_validate({"kind": kind, "name": name, "count": count})
+            for (kind, name), count in sorted(counts.items())
+        ]
+        for counts in steps
+    ]
+    return LaunchCensus(counted_by=counted_by, steps=launches)
 
 
 @contextmanager

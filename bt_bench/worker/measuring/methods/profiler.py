@@ -6,20 +6,13 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from bt_bench.results import (
-    Cache,
-    LaunchCensus,
-    LaunchPath,
-    Load,
-    Plan,
-    RoundKind,
-)
+from bt_bench.results import Cache, LaunchCensus, LaunchPath, Load, Plan, RoundKind
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.methods.device_times import (
     IDLE,
     ProfilerIncompleteError,
+    Setting,
     activities_by_range,
     census_of,
     settings_of,
@@ -31,9 +24,6 @@ from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import Seen
-
-if TYPE_CHECKING:
-    from bt_bench.worker.measuring.methods.device_times import Setting
 
 ATTEMPTS = 3
 # Starting the profiler takes tens of milliseconds, and its records take memory until it stops.
@@ -131,11 +121,7 @@ def profile_together(
         for (index, turn), (steps, _) in zip(chunk, found, strict=True):
             passes[index].append(Pass(turn, seconds, seen, steps))
     for (window, records), of_window in zip(windows, passes, strict=True):
-        good = whole and not any(
-            isinstance(census_of(window, name, _steps_of(of_window, name)), str)
-            for name in window.names
-        )
-        if good:
+        if whole and _agree(window, of_window):
             _Profiling(window, plan, clock, device, records).book(IDLE, of_window, window.names)
         else:
             profile_window(window, plan, clock, device, records)
@@ -190,11 +176,13 @@ class _Profiling:
         """Log the passes, and add the device times of some arms."""
         for one in passes:
             index = self._records.log_round(RoundKind.PROFILED, one.turn, one.seconds, one.seen)
-            for name in names if index is not None else ():
+            if index is None:
+                continue
+            for name in names:
                 times = [times_ns(activities) for activities in one.steps[name]]
                 for series in setting.series:
                     row = [of_step[series.quantity] / 1e3 for of_step in times]
-                    self._records.books[name].add_row(index or 0, series, row)
+                    self._records.books[name].add_row(index, series, row)
 
     def book_busy(
         self,
@@ -206,11 +194,7 @@ class _Profiling:
         """Log busy passes, with device times of arms whose launches are the same as when idle."""
         good = []
         for name in names:
-            problem = (
-                passes
-                if isinstance(passes, str)
-                else _busy_problem(self._window, name, passes, censuses[name])
-            )
+            problem = _busy_problem(self._window, name, passes, censuses[name])
             if problem is None:
                 good.append(name)
             else:
@@ -220,12 +204,9 @@ class _Profiling:
 
     def _is_whole(self, passes: list[Pass] | str) -> bool:
         """Return whether no arm lacks records and no queue ended too early."""
-        if isinstance(passes, str):
+        if isinstance(passes, str) or any(one.uncovered for one in passes):
             return False
-        return not any(one.uncovered for one in passes) and not any(
-            isinstance(census_of(self._window, name, _steps_of(passes, name)), str)
-            for name in self._window.names
-        )
+        return _agree(self._window, passes)
 
     def _attempt(self, settings: list[Setting], queue_us: float) -> dict[Setting, list[Pass] | str]:
         """Profile passes of all conditions, mixed, since starting the profiler takes long."""
@@ -291,15 +272,24 @@ def _session(
 
 
 def _busy_problem(
-    window: Window, name: str, passes: Sequence[Pass], idle: LaunchCensus | str
+    window: Window, name: str, passes: list[Pass] | str, idle: LaunchCensus | str
 ) -> str | None:
     """Return why an arm's passes on a busy device do not count, or `None` if they do."""
+    if isinstance(passes, str):
+        return passes
     if any(name in one.uncovered for one in passes):
         return "the call does not return before the queue of device work has ended"
     census = census_of(window, name, _steps_of(passes, name))
     if isinstance(census, str):
         return census
     return None if census == idle else "other launches were recorded than on an idle one"
+
+
+def _agree(window: Window, passes: Sequence[Pass]) -> bool:
+    """Return whether the passes have records of all arms, and agree on their launches."""
+    return not any(
+        isinstance(census_of(window, name, _steps_of(passes, name)), str) for name in window.names
+    )
 
 
 def _steps_of(passes: Sequence[Pass], name: str) -> list[list[list[Activity]]]:
