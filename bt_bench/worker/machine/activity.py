@@ -12,22 +12,16 @@ import ctypes
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from multiprocessing.context import BaseContext
+from typing import Any
 
 _NOTES, _PLACE, _CALLS = 0, 1, 2
 _CELLS = 3
 
 
-class Allocator(Protocol):
-    """An allocator of shared memory: a context of `multiprocessing`."""
-
-    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-        """Return a zeroed array in shared memory, without a lock."""
-
-
-def shared_block(allocator: Allocator) -> Any:
+def shared_block(context: BaseContext) -> Any:
     """Allocate a block of memory for two `Activity` objects, one in each process."""
-    return allocator.RawArray(ctypes.c_int64, _CELLS)
+    return context.RawArray(ctypes.c_int64, _CELLS)
 
 
 def _nothing(_arm: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,11 @@ class Binary:
     """A loaded binary.
 
     Args:
-        name: the kernel's name.
         hash: Triton's hash of the source and everything else the compilation depends on.
         registers: per thread.
         spills: 4-byte words of local memory per thread.
     """
 
-    name: str
     hash: str
     registers: int | None
     spills: int | None
@@ -68,10 +66,10 @@ class Recording:
 
 
 class CompileLedger:
-    """A count of compilations and loads from `install` to `remove`, or in a `with` block.
+    """A count of compilations and loads, from `install` on.
 
-    Install the ledger before the first kernel is launched; otherwise it misses binaries. The hook
-    that each launch calls is attached only during a `recording`, never during timing.
+    Install the ledger once, before the first kernel is launched; otherwise it misses binaries. The
+    hook that each launch calls is attached only during a `recording`, never during timing.
 
     Attributes:
         loads: compilations and loads of binaries so far. A sample is invalid if
@@ -82,27 +80,11 @@ class CompileLedger:
         self.loads = 0
         self._binaries: dict[object, Binary] = {}  # by function handle
         self._jit_functions: dict[int, Any] = {}  # by identity: their own hash is slow
-        self._hooks = ExitStack()
-        self._installed = False
 
     def install(self) -> None:
-        """Add the hooks to existing ones; do nothing if they are installed already."""
-        if not self._installed:
-            self._hooks.callback(_attach("jit_post_compile_hook", self._on_compiled))
-            self._hooks.callback(_attach("kernel_load_end_hook", self._on_loaded))
-            self._installed = True
-
-    def remove(self) -> None:
-        """Restore the hooks as they were before `install`."""
-        self._hooks.close()
-        self._installed = False
-
-    def __enter__(self) -> CompileLedger:
-        self.install()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.remove()
+        """Add the hooks to existing ones, for as long as the process lives."""
+        _attach("jit_post_compile_hook", self._on_compiled)
+        _attach("kernel_load_end_hook", self._on_loaded)
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -120,13 +102,13 @@ class CompileLedger:
         self._jit_functions[id(fn.jit_function)] = fn.jit_function
 
     def _on_loaded(
-        self, _module: object, function: object, name: str, _group: object, digest: str
+        self, _module: object, function: object, _name: str, _group: object, digest: str
     ) -> None:
         """Serve as Triton's `kernel_load_end_hook`."""
         self.loads += 1
         kernel = self._kernel_of(function)
         self._binaries[function] = Binary(
-            name, digest, getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
+            digest, getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
         )
 
     def _kernel_of(self, function: object) -> Any:

@@ -82,15 +82,9 @@ def trees(tmp_path):
 def look(top, name, *, prologue="", cwd=None, **environment):
     """What the process of one side says, or why it is refused."""
     other = {"base": "head", "head": "base"}[name]
+    command = [sys.executable, "-c", WORKER.format(prologue=prologue)]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            WORKER.format(prologue=prologue),
-            str(top / name),
-            str(top / other),
-            str(top / "caches"),
-        ],
+        [*command, str(top / name), str(top / other), str(top / "caches")],
         cwd=cwd or top / "head",  # the user's checkout
         env=os.environ | environment,
         capture_output=True,
@@ -278,13 +272,9 @@ def test_a_library_of_the_other_tree_is_noticed_whoever_loads_it(trees, tmp_path
     assert f"{library} is loaded, a file of head" in refused
 
 
-def build_library(path, source):
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path)],
-        input=source,
-        text=True,
-        check=True,
-    )
+def build_library(path, source, *options):
+    command = ["gcc", "-shared", "-fPIC", *options, "-x", "c", "-", "-o", str(path)]
+    subprocess.run(command, input=source, text=True, check=True)
 
 
 def test_an_extension_is_that_of_the_own_tree(trees):
@@ -296,23 +286,8 @@ def test_an_extension_is_that_of_the_own_tree(trees):
             'static struct PyModuleDef d = {PyModuleDef_HEAD_INIT, "answer", "' + name + '"};\n'
             "PyMODINIT_FUNC PyInit_answer(void) { return PyModule_Create(&d); }\n"
         )
-        path = top / name / f"lib/answer{suffix}"
-        subprocess.run(
-            [
-                "gcc",
-                "-shared",
-                "-fPIC",
-                f"-I{sysconfig.get_path('include')}",
-                "-x",
-                "c",
-                "-",
-                "-o",
-                str(path),
-            ],
-            input=source,
-            text=True,
-            check=True,
-        )
+        include = f"-I{sysconfig.get_path('include')}"
+        build_library(top / name / f"lib/answer{suffix}", source, include)
     for side in ("base", "head"):
         assert look(top, side, PYTHONPATH=str(top / "head/lib"))["said"] == side
 

@@ -13,7 +13,7 @@ import threading
 import time
 import tracemalloc
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def put(owner, name, value):
 
     @contextmanager
     def way():
-        there = name in vars(owner)
+        there = name in vars(owner) or isinstance(owner, FunctionType)
         before = getattr(owner, name, None)
         setattr(owner, name, value)
         try:
@@ -102,22 +102,6 @@ def a_child():
 
 
 @contextmanager
-def a_code():
-    before = Base.stage.__code__
-    Base.stage.__code__ = (lambda self, more=1: (slow(), more)[1]).__code__
-    yield
-    Base.stage.__code__ = before
-
-
-@contextmanager
-def a_default():
-    before = Base.stage.__defaults__
-    Base.stage.__defaults__ = (1000,)
-    yield
-    Base.stage.__defaults__ = before
-
-
-@contextmanager
 def an_environment():
     os.environ["TRITON_DEBUG"] = "1"
     yield
@@ -131,13 +115,6 @@ def a_timer():
     yield
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     signal.signal(signal.SIGVTALRM, before)
-
-
-@contextmanager
-def a_hook():
-    triton.knobs.runtime.launch_enter_hook.add(slow)
-    yield
-    triton.knobs.runtime.launch_enter_hook.remove(slow)
 
 
 def threads():
@@ -191,7 +168,13 @@ WAYS = {
         ),
         "torch (deterministic algorithms)",
     ),
-    "a hook of Triton": (a_hook, "Triton's knobs (runtime.launch_enter_hook)"),
+    "a hook of Triton": (
+        call(
+            lambda: triton.knobs.runtime.launch_enter_hook.add(slow),
+            lambda _: triton.knobs.runtime.launch_enter_hook.remove(slow),
+        ),
+        "Triton's knobs (runtime.launch_enter_hook)",
+    ),
     "a knob of Triton": (
         put(triton.knobs.runtime, "debug", True),
         "Triton's knobs (runtime.debug",
@@ -209,8 +192,14 @@ WAYS = {
     "a child process": (a_child, "child processes (sleep)"),
     "a class that the base uses": (put(Helper, "work", slow), "test_state_watch.Helper.work"),
     "a method of the base": (put(Base, "stage", slow), "base: Base.stage"),
-    "the code of a method of the base": (a_code, "base: Base.stage"),
-    "a default of a method of the base": (a_default, "base: Base.stage"),
+    "the code of a method of the base": (
+        put(Base.stage, "__code__", (lambda self, more=1: (slow(), more)[1]).__code__),
+        "base: Base.stage",
+    ),
+    "a default of a method of the base": (
+        put(Base.stage, "__defaults__", (1000,)),
+        "base: Base.stage",
+    ),
     "a property of the base": (put(Base, "rows", property(slow)), "base: Base.rows"),
     "a method more of the base": (put(Base, "__getattribute__", object.__getattribute__), "base"),
 }
@@ -283,22 +272,6 @@ def test_a_patched_tool_is_refused(owner, name):
 
 
 @contextmanager
-def a_tools_default():
-    before = regions.host_times.__defaults__
-    regions.host_times.__defaults__ = (*(before or ()), None)
-    yield
-    regions.host_times.__defaults__ = before
-
-
-@contextmanager
-def a_tools_code():
-    before = regions.host_times.__code__
-    regions.host_times.__code__ = before.replace()  # equal, but another
-    yield
-    regions.host_times.__code__ = before
-
-
-@contextmanager
 def a_captured_function():
     cells = torch.Tensor.__rsub__.__closure__
     before = [cell.cell_contents for cell in cells]
@@ -329,8 +302,9 @@ def an_exchanged_module():
 @pytest.mark.parametrize(
     ("way", "told"),
     [
-        (a_tools_default, "regions.host_times"),
-        (a_tools_code, "regions.host_times"),
+        (put(regions.host_times, "__defaults__", (regions.NOTHING, None)), "regions.host_times"),
+        # Equal, but another.
+        (put(regions.host_times, "__code__", regions.host_times.__code__.replace()), "host_times"),
         (a_captured_function, "Tensor.__rsub__"),
         (a_property_in_place, "Tensor.__cuda_array_interface__"),
         (an_exchanged_module, "copy.copy"),

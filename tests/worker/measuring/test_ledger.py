@@ -30,12 +30,19 @@ def hooks(monkeypatch):
         monkeypatch.setattr(knobs.runtime, name, empty)
 
 
+@pytest.fixture
+def ledger(hooks):
+    made = CompileLedger()
+    made.install()
+    return made
+
+
 def jit_function(*kernels):
     return SimpleNamespace(device_caches={0: (dict(enumerate(kernels)), {}, "target")})
 
 
 def compiles(function):
-    knobs.runtime.jit_post_compile_hook(
+    return knobs.runtime.jit_post_compile_hook(
         key="key",
         repr="kernel[]()",
         fn=SimpleNamespace(module="m", name="kernel", jit_function=function),
@@ -54,40 +61,38 @@ def launches(handle, name):
     knobs.runtime.launch_enter_hook(SimpleNamespace(get=lambda: metadata))
 
 
-def test_compilations_and_loads_are_counted():
-    with CompileLedger() as ledger:
-        assert ledger.loads == 0
-        compiles(jit_function())
-        assert ledger.loads == 1
-        loads(7, "gather", "aa")
-        assert ledger.loads == 2
-        with ledger.recording():
-            launches(7, "gather")
-        assert ledger.loads == 2
+def test_compilations_and_loads_are_counted(ledger):
+    assert ledger.loads == 0
+    compiles(jit_function())
+    assert ledger.loads == 1
+    loads(7, "gather", "aa")
+    assert ledger.loads == 2
+    with ledger.recording():
+        launches(7, "gather")
+    assert ledger.loads == 2
 
 
-def test_launched_binaries_are_listed_by_name_and_hash():
+def test_launched_binaries_are_listed_by_name_and_hash(ledger):
     binaries = [
         SimpleNamespace(function=1, n_regs=32, n_spills=0),
         SimpleNamespace(function=2, n_regs=40, n_spills=2),
     ]
-    with CompileLedger() as ledger:
-        compiles(jit_function(*binaries))
-        loads(1, "slots", "bb")
-        loads(2, "slots", "aa")
-        loads(3, "gather", "cc")
-        loads(4, "apply", "dd")
-        with ledger.recording() as recording:
-            for handle, name in [(1, "slots"), (2, "slots"), (1, "slots"), (3, "gather")]:
-                launches(handle, name)
+    compiles(jit_function(*binaries))
+    loads(1, "slots", "bb")
+    loads(2, "slots", "aa")
+    loads(3, "gather", "cc")
+    loads(4, "apply", "dd")
+    with ledger.recording() as recording:
+        for handle, name in [(1, "slots"), (2, "slots"), (1, "slots"), (3, "gather")]:
+            launches(handle, name)
     assert recording.kernels() == [
         CompiledKernel(name="gather", hashes=["cc"], registers=[None], spills=[None]),
         CompiledKernel(name="slots", hashes=["aa", "bb"], registers=[40, 32], spills=[2, 0]),
     ]
 
 
-def test_a_binary_that_is_loaded_while_recording_is_known():
-    with CompileLedger() as ledger, ledger.recording() as recording:
+def test_a_binary_that_is_loaded_while_recording_is_known(ledger):
+    with ledger.recording() as recording:
         loads(1, "gather", "aa")
         launches(1, "gather")
     (kernel,) = recording.kernels()
@@ -96,35 +101,33 @@ def test_a_binary_that_is_loaded_while_recording_is_known():
 
 def test_a_binary_of_before_has_a_name_only():
     loads(1, "gather", "aa")
-    with CompileLedger() as ledger, ledger.recording() as recording:
+    with CompileLedger().recording() as recording:
         launches(1, "gather")
     assert recording.kernels() == [
         CompiledKernel(name="gather", hashes=[], registers=[], spills=[])
     ]
 
 
-def test_a_handle_that_is_used_again_is_the_binary_loaded_last():
-    with CompileLedger() as ledger:
-        loads(1, "gather", "aa")
-        loads(1, "slots", "bb")
-        with ledger.recording() as recording:
-            launches(1, "slots")
+def test_a_handle_that_is_used_again_is_the_binary_loaded_last(ledger):
+    loads(1, "gather", "aa")
+    loads(1, "slots", "bb")
+    with ledger.recording() as recording:
+        launches(1, "slots")
     (kernel,) = recording.kernels()
     assert (kernel.name, kernel.hashes) == ("slots", ["bb"])
 
 
-def test_launches_cost_nothing_unless_recorded():
-    with CompileLedger() as ledger:
-        assert knobs.runtime.launch_enter_hook.calls == []
-        with ledger.recording() as recording:
-            assert len(knobs.runtime.launch_enter_hook.calls) == 1
-        assert knobs.runtime.launch_enter_hook.calls == []
-        launches(1, "gather")
+def test_launches_cost_nothing_unless_recorded(ledger):
+    assert knobs.runtime.launch_enter_hook.calls == []
+    with ledger.recording() as recording:
+        assert len(knobs.runtime.launch_enter_hook.calls) == 1
+    assert knobs.runtime.launch_enter_hook.calls == []
+    launches(1, "gather")
     assert recording.kernels() == []
 
 
-def test_recordings_are_apart():
-    with CompileLedger() as ledger, ledger.recording() as outer:
+def test_recordings_are_apart(ledger):
+    with ledger.recording() as outer:
         launches(1, "gather")
         with ledger.recording() as inner:
             launches(2, "slots")
@@ -132,14 +135,13 @@ def test_recordings_are_apart():
     assert [kernel.name for kernel in inner.kernels()] == ["slots"]
 
 
-def test_recording_ends_when_a_launch_raises():
-    with CompileLedger() as ledger:
-        with pytest.raises(RuntimeError, match="launch"), ledger.recording():
-            raise RuntimeError("launch")
-        assert knobs.runtime.launch_enter_hook.calls == []
+def test_recording_ends_when_a_launch_raises(ledger):
+    with pytest.raises(RuntimeError, match="launch"), ledger.recording():
+        raise RuntimeError("launch")
+    assert knobs.runtime.launch_enter_hook.calls == []
 
 
-def test_hooks_of_others_are_called_too_and_are_all_that_is_left():
+def test_hooks_of_others_are_called_too():
     calls = []
 
     def post_compile(**kwargs):
@@ -151,33 +153,33 @@ def test_hooks_of_others_are_called_too_and_are_all_that_is_left():
 
     knobs.runtime.jit_post_compile_hook = post_compile
     knobs.runtime.kernel_load_end_hook = load_end  # in place of the chain
-    before = {name: getattr(knobs.runtime, name) for name in HOOKS}
     ledger = CompileLedger()
     ledger.install()
-    ledger.install()
-    compiles(jit_function())
+    assert compiles(jit_function()) == "theirs"
     loads(1, "gather", "aa")
     assert calls == ["key", {"kernel.json": "path"}]
     assert ledger.loads == 2
-    ledger.remove()
-    ledger.remove()
-    assert {name: getattr(knobs.runtime, name) for name in HOOKS} == before
-    assert knobs.runtime.jit_post_compile_hook is post_compile
-    loads(1, "gather", "aa")
-    assert ledger.loads == 2
 
 
-def test_a_hook_that_was_put_around_ours_stays():
-    ledger = CompileLedger()
-    ledger.install()
-    ours = knobs.runtime.jit_post_compile_hook
+@pytest.mark.parametrize("before", [None, lambda metadata: None])
+def test_after_a_recording_the_hook_of_others_is_all_that_is_left(ledger, before):
+    knobs.runtime.launch_enter_hook = before
+    with ledger.recording() as recording:
+        launches(1, "gather")
+    assert [kernel.name for kernel in recording.kernels()] == ["gather"]
+    assert knobs.runtime.launch_enter_hook is before
 
-    def around(**kwargs):
-        return ours(**kwargs)
 
-    knobs.runtime.jit_post_compile_hook = around
-    ledger.remove()
-    assert knobs.runtime.jit_post_compile_hook is around
+def test_a_hook_that_was_put_around_ours_stays(ledger):
+    knobs.runtime.launch_enter_hook = None
+    with ledger.recording():
+        ours = knobs.runtime.launch_enter_hook
+
+        def around(metadata):
+            return ours(metadata)
+
+        knobs.runtime.launch_enter_hook = around
+    assert knobs.runtime.launch_enter_hook is around
 
 
 def launched_by(tables, workload, device, ledger):
@@ -187,28 +189,26 @@ def launched_by(tables, workload, device, ledger):
     return recording.kernels()
 
 
-def test_nothing_is_compiled_under_the_interpreter(device):
+def test_nothing_is_compiled_under_the_interpreter(ledger, device):
     workload = random_workload(2, CORNERS, num_steps=1)
-    with CompileLedger() as ledger:
-        arm = Arm("fused", classes(["fused"])["fused"], workload, device)
-        assert launched_by(arm.variant, workload, device, ledger) == []
-        assert ledger.loads == 0
+    arm = Arm("fused", classes(["fused"])["fused"], workload, device)
+    assert launched_by(arm.variant, workload, device, ledger) == []
+    assert ledger.loads == 0
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("path", ["jit", "compiled"])
-def test_binaries_of_a_call_on_the_gpu(path, device):
+def test_binaries_of_a_call_on_the_gpu(path, ledger, device):
     torch.cuda.synchronize()
     gather_slots_kernel.device_caches.clear()  # other tests may have loaded it already
     workload = random_workload(2, CORNERS, num_steps=1)
-    with CompileLedger() as ledger:
-        arm = Arm("fused", classes(["fused"])["fused"], workload, device)
-        arm.variant.launch_path = path
-        first = launched_by(arm.variant, workload, device, ledger)
-        loads = ledger.loads
-        assert loads >= 2  # compiled (or found in Triton's cache), and loaded
-        assert launched_by(arm.variant, workload, device, ledger) == first
-        assert ledger.loads == loads
+    arm = Arm("fused", classes(["fused"])["fused"], workload, device)
+    arm.variant.launch_path = path
+    first = launched_by(arm.variant, workload, device, ledger)
+    loads = ledger.loads
+    assert loads >= 2  # compiled (or found in Triton's cache), and loaded
+    assert launched_by(arm.variant, workload, device, ledger) == first
+    assert ledger.loads == loads
     (kernel,) = first
     assert kernel.name == "gather_slots_kernel"
     (digest,), (registers,), (spills,) = kernel.hashes, kernel.registers, kernel.spills

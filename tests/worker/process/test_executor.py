@@ -6,7 +6,6 @@ import pytest
 import torch
 from support.variants import classes
 
-import bt_bench.worker.process.executor
 from bt_bench.base.errors import UsageError
 from bt_bench.config.spec import CaseSpec
 from bt_bench.results.run.nouns import ReasonCode
@@ -17,6 +16,7 @@ from bt_bench.variants import raised
 from bt_bench.worker.machine import activity
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.case import CONTROL
+from bt_bench.worker.process import executor as process
 from bt_bench.worker.process.executor import Executor, LocalRunner
 from bt_bench.worker.tasks import failures
 from bt_bench.worker.tasks.failures import ArmFailedError
@@ -102,7 +102,7 @@ def test_each_task_has_its_result(variants, monkeypatch):
         ("fused", ops.STEP): [2],
     }
 
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", lambda *given, **_: given)
+    monkeypatch.setattr(process, "measure_case", lambda *given, **_: given)
     name, given, workload, operation, *_ = runner.run(MEASURE, ["fused"]).value
     assert (name, list(given), operation) == ("one", ["fused"], ops.STEP)
     assert workload.digest() == checked.workload.digest
@@ -118,9 +118,9 @@ def test_without_arms_a_case_is_only_described(variants):
 
 def test_the_last_workload_is_kept(variants, monkeypatch):
     built = []
-    build = bt_bench.worker.process.executor.build_workload
+    build = process.build_workload
     monkeypatch.setattr(
-        bt_bench.worker.process.executor,
+        process,
         "build_workload",
         lambda p: built.append(p.requests) or build(p),
     )
@@ -146,7 +146,7 @@ def test_the_last_workload_is_kept(variants, monkeypatch):
     ],
 )
 def test_what_an_arm_raises(error, code, spent, variants, monkeypatch):
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", failing(error, "fused"))
+    monkeypatch.setattr(process, "measure_case", failing(error, "fused"))
     failure = executor_of(variants).attempt(MEASURE, ["baseline", "fused"], ignore)
     assert (failure.reason.code, failure.place, failure.worker_is_spent) == (code, 1, spent)
     assert failure.reason.message.startswith("while measured: ")
@@ -166,7 +166,7 @@ class MuteError(Exception):
     ],
 )
 def test_whatever_an_exception_says_can_be_stored(error, text, variants, monkeypatch):
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", failing(error, "fused"))
+    monkeypatch.setattr(process, "measure_case", failing(error, "fused"))
     failure = executor_of(variants).attempt(MEASURE, ["fused"], ignore)
     assert failure.reason.message.startswith(f"while measured: {text} (test_executor.py:")
 
@@ -200,9 +200,7 @@ def test_a_lost_device_is_a_crash_whatever_was_raised(variants, monkeypatch):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nSearch for …")
 
     monkeypatch.setattr(failures, "synchronize", synchronize)
-    monkeypatch.setattr(
-        bt_bench.worker.process.executor, "measure_case", failing(ValueError("odd"), "baseline")
-    )
+    monkeypatch.setattr(process, "measure_case", failing(ValueError("odd"), "baseline"))
     failure = executor_of(variants).attempt(MEASURE, ["baseline", "fused"], ignore)
     assert (failure.reason.code, failure.place, failure.worker_is_spent) == ("crashed", 0, True)
     assert failure.reason.message.startswith(
@@ -211,9 +209,7 @@ def test_a_lost_device_is_a_crash_whatever_was_raised(variants, monkeypatch):
 
 
 def test_the_control_is_the_first_arm(variants, monkeypatch):
-    monkeypatch.setattr(
-        bt_bench.worker.process.executor, "measure_case", failing(ValueError("odd"), CONTROL)
-    )
+    monkeypatch.setattr(process, "measure_case", failing(ValueError("odd"), CONTROL))
     executor = executor_of(variants)
     assert executor.attempt(MEASURE, ["fused", "baseline"], ignore).place == 0
     before = activity.current().enter(CONTROL)
@@ -242,7 +238,7 @@ def test_whose_code_runs_is_noted_in_case_it_ends_the_process(variants, task):
 
 
 def test_memory_that_runs_out_outside_of_any_arm_is_everybodys(variants, monkeypatch):
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", failing(MemoryError()))
+    monkeypatch.setattr(process, "measure_case", failing(MemoryError()))
     finished = LocalRunner(executor_of(variants)).run(MEASURE, ["baseline", "fused"])
     assert {arm: reason.code for arm, reason in finished.failed.items()} == {
         "baseline": "out_of_memory",
@@ -253,7 +249,7 @@ def test_memory_that_runs_out_outside_of_any_arm_is_everybodys(variants, monkeyp
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, UsageError, KeyboardInterrupt])
 def test_other_errors_are_not_the_arms(error, variants, monkeypatch):
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", failing(error("ours")))
+    monkeypatch.setattr(process, "measure_case", failing(error("ours")))
     with pytest.raises(error, match="ours"):
         executor_of(variants).attempt(MEASURE, ["baseline"], ignore)
 
@@ -267,7 +263,7 @@ def test_who_fails_is_left_out_and_the_others_done_again(variants, monkeypatch):
             raise ArmFailedError("baseline", ValueError("odd"))
         return {name: Measured() for name in given}
 
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", measure_case)
+    monkeypatch.setattr(process, "measure_case", measure_case)
     finished = LocalRunner(executor_of(variants)).run(MEASURE, ["baseline", "fused"])
     assert asked == [["baseline", "fused"], ["fused"]]
     assert list(finished.value) == ["fused"]
@@ -297,7 +293,7 @@ def test_no_arm_left_to_blame(variants, monkeypatch):
 
 def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(bt_bench.worker.process.executor.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(process.time, "monotonic", lambda: now[0])
 
     def measure_case(*arguments, control, refuse_tampering):
         for done in range(1, 101):
@@ -305,7 +301,7 @@ def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):
             arguments[-1](RoundProgress(done, 100))
         return {}
 
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", measure_case)
+    monkeypatch.setattr(process, "measure_case", measure_case)
     heard = []
     result = executor_of(variants).attempt(MEASURE, ["fused"], lambda p: heard.append(p.done))
     assert result == Success({})
@@ -315,7 +311,7 @@ def test_progress_is_reported_at_times_and_at_the_end(variants, monkeypatch):
 
 
 def test_a_phase_is_told_as_soon_as_it_begins(variants, monkeypatch):
-    monkeypatch.setattr(bt_bench.worker.process.executor.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(process.time, "monotonic", lambda: 0.0)
     phases = ["warming up", "measuring", "measuring", "checking", "measuring"]
 
     def measure_case(*arguments, control, refuse_tampering):
@@ -323,7 +319,7 @@ def test_a_phase_is_told_as_soon_as_it_begins(variants, monkeypatch):
             arguments[-1](RoundProgress(done, 100, what))
         return {}
 
-    monkeypatch.setattr(bt_bench.worker.process.executor, "measure_case", measure_case)
+    monkeypatch.setattr(process, "measure_case", measure_case)
     heard = []
     executor_of(variants).attempt(MEASURE, ["fused"], lambda p: heard.append((p.done, p.what)))
     assert heard == [(0, "warming up"), (1, "measuring"), (3, "checking"), (4, "measuring")]

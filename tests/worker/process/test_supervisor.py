@@ -24,7 +24,7 @@ from bt_bench.results.run.plan import Plan
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.process.culprits import run_without_culprits
 from bt_bench.worker.process.supervisor import Supervisor
-from bt_bench.worker.tasks.messages import Hello, Message, WorkerSetup, arms_of
+from bt_bench.worker.tasks.messages import Ahead, Hello, Message, WorkerSetup, arms_of
 from bt_bench.worker.tasks.runner import Failure, Setback, Success, WorkerError
 
 ARMS = ["first", "second", "third"]
@@ -219,40 +219,37 @@ def test_no_worker_is_left_behind(error):
     assert not is_there(pid)
 
 
-def test_a_worker_that_is_spawned_is_replaced_as_well(monkeypatch):
-    """As all workers of users are."""
+@pytest.fixture
+def spawned(monkeypatch):
+    """Workers are spawned, as all workers of users are."""
     spawning = multiprocessing.get_context("spawn")
     monkeypatch.setattr("bt_bench.base.processes.child.CONTEXT", spawning)
+
+
+def test_a_worker_that_is_spawned_is_replaced_as_well(spawned):
     with Supervisor(SETUP, serve) as supervisor:
         finished = supervisor.run(Script({"second": "kills"}), ARMS)
     assert finished.failed.keys() == {"second"}
     assert "the worker was ended by SIGKILL" in finished.failed["second"].message
 
 
-def test_a_variant_file_that_ends_the_worker_is_named():
-    with (
-        pytest.raises(UsageError, match=r"second\.py: the variant file does not import: .*SIGSEGV"),
-        Supervisor(SETUP, fake_workers.serve_that_dies_importing),
-    ):
-        pass
-
-
-def test_a_greeting_that_would_run_something_here_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("serving", "match"),
+    [
+        (
+            fake_workers.serve_that_dies_importing,
+            r"second\.py: the variant file does not import: .*SIGSEGV",
+        ),
+        (fake_workers.serve_that_forges, "while imported: the worker was made to send"),
+        (fake_workers.serve_that_refuses, "no GPU to run on"),
+    ],
+    ids=["dies", "forges", "refuses"],
+)
+def test_a_worker_that_does_not_start_says_why(serving, match, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with (
-        pytest.raises(UsageError, match="while imported: the worker was made to send"),
-        Supervisor(SETUP, fake_workers.serve_that_forges),
-    ):
+    with pytest.raises(UsageError, match=match), Supervisor(SETUP, serving):
         pass
-    assert not (tmp_path / "there").exists()
-
-
-def test_a_device_that_is_not_there():
-    with (
-        pytest.raises(UsageError, match="no GPU to run on"),
-        Supervisor(SETUP, fake_workers.serve_that_refuses),
-    ):
-        pass
+    assert not (tmp_path / "there").exists()  # what a greeting would have run here
 
 
 def test_a_fresh_worker_never_falls_back_to_another_device():
@@ -343,10 +340,7 @@ def test_so_does_what_has_left_its_family(error, environment):
 
 
 @pytest.mark.parametrize("does", ["forks", "forks and is killed"])
-def test_nobody_waits_for_what_a_variant_has_forked(does, monkeypatch):
-    monkeypatch.setattr(
-        "bt_bench.base.processes.child.CONTEXT", multiprocessing.get_context("spawn")
-    )
+def test_nobody_waits_for_what_a_variant_has_forked(does, spawned, monkeypatch):
     monkeypatch.setattr("bt_bench.base.processes.child.SECONDS_TO_END", 600.0)
     monkeypatch.setattr("bt_bench.base.processes.child.SECONDS_TO_DIE", 600.0)
     with Supervisor(SETUP, serve) as supervisor:
@@ -354,11 +348,8 @@ def test_nobody_waits_for_what_a_variant_has_forked(does, monkeypatch):
         assert list(finished.failed) == ["second"] * ("killed" in does)
 
 
-def test_so_does_what_a_killed_worker_leaves(monkeypatch):
-    """Workers of users are spawned, so all that is below them has their environment."""
-    monkeypatch.setattr(
-        "bt_bench.base.processes.child.CONTEXT", multiprocessing.get_context("spawn")
-    )
+def test_so_does_what_a_killed_worker_leaves(spawned):
+    """All that is below a spawned worker has its environment."""
     seconds = f"600.{os.getpid()}2"
     with Supervisor(SETUP, serve) as supervisor:
         finished = supervisor.run(Script({"second": f"is killed:{seconds}"}), ARMS)
@@ -435,10 +426,6 @@ def test_a_worker_can_be_started_ahead_and_abandoned():
 
 
 def test_a_crash_before_a_worker_is_asked_is_that_of_the_arm_that_ran(tmp_path):
-    from dataclasses import replace
-
-    from bt_bench.worker.tasks.messages import Ahead
-
     setup = replace(SETUP, ahead=Ahead(Script({"second": "kills"}), tuple(ARMS)))
     with Supervisor(setup, fake_workers.serve_ahead) as supervisor:
         pid = int(supervisor.hello.environment)
@@ -452,10 +439,6 @@ def test_a_crash_before_a_worker_is_asked_is_that_of_the_arm_that_ran(tmp_path):
 
 def test_what_a_first_worker_does_ahead_its_successor_does_not(tmp_path):
     """It may be what ended the first one."""
-    from dataclasses import replace
-
-    from bt_bench.worker.tasks.messages import Ahead
-
     setups = []
 
     class Noting(Supervisor):
