@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from support.kineto import Event
+from support.scripted import ScriptedClock
 from support.variants import SHIPPED, classes
-from torch._C._autograd import DeviceType
 
 from bt_bench.protocol import build_workload
 from bt_bench.results.run.case import LaunchCensus
@@ -173,33 +173,11 @@ def test_cpu_bench_measures_staging_only():
     assert len(measurement.samples) == 2
 
 
-@dataclass
-class Event:
-    """A record as torch's profiler gives it."""
-
-    label: str
-    on_device: bool
-    start: int
-    duration: int
-
-    def name(self):
-        return self.label
-
-    def device_type(self):
-        return DeviceType.CUDA if self.on_device else DeviceType.CPU
-
-    def start_ns(self):
-        return self.start
-
-    def duration_ns(self):
-        return self.duration
-
-
 def ranges(index, start, returned, end):
     """The two ranges of a step: the call, and the synchronisation after it."""
     return (
-        Event(f"{STEP_RANGE}{index}", False, start, end - start),
-        Event(f"{CALL_RANGE}{index}", False, start, returned - start),
+        Event(f"{STEP_RANGE}{index}", start, end - start, on_device=False),
+        Event(f"{CALL_RANGE}{index}", start, returned - start, on_device=False),
     )
 
 
@@ -207,15 +185,15 @@ def test_activities_go_to_the_range_that_they_lie_in():
     by_range, late = activities_by_range(
         sort_events(
             (
-                Event("restore", True, 5, 2),
+                Event("restore", 5, 2),
                 *ranges(1, 100, 110, 150),
                 *ranges(0, 10, 30, 60),
-                Event(f"{STEP_RANGE}0", True, 12, 30),  # the range's shadow on the device
-                Event("Memcpy HtoD", True, 40, 5),
-                Event("gather", True, 20, 9),
-                Event("between", True, 70, 9),
-                Event("Memset", True, 120, 5),
-                Event("cudaLaunchKernel", False, 15, 1),
+                Event(f"{STEP_RANGE}0", 12, 30),  # the range's shadow on the device
+                Event("Memcpy HtoD", 40, 5),
+                Event("gather", 20, 9),
+                Event("between", 70, 9),
+                Event("Memset", 120, 5),
+                Event("cudaLaunchKernel", 15, 1, on_device=False),
             )
         ),
         [False, False],
@@ -230,9 +208,9 @@ def test_activities_go_to_the_range_that_they_lie_in():
 def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
     events = (
         *ranges(0, 10, 30, 60),
-        Event(FLUSH_KERNEL_NAME, True, 11, 1),
-        Event(SPIN_KERNEL_NAME, True, 12, 28),
-        Event("gather", True, 41, 9),
+        Event(FLUSH_KERNEL_NAME, 11, 1),
+        Event(SPIN_KERNEL_NAME, 12, 28),
+        Event("gather", 41, 9),
     )
     (step,), late = activities_by_range(sort_events(events), [True])
     assert [activity.name for activity in step] == ["gather"]
@@ -240,7 +218,7 @@ def test_the_queue_of_a_busy_device_is_no_part_of_the_step():
 
 
 def test_a_queue_that_ended_before_the_call_returned_is_noticed():
-    events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, True, 12, 10))
+    events = (*ranges(0, 10, 30, 60), Event(SPIN_KERNEL_NAME, 12, 10))
     assert activities_by_range(sort_events(events), [True])[1] == {0}
     with pytest.raises(ProfilerIncompleteError, match="0 of 1 queues"):
         activities_by_range(sort_events(ranges(0, 10, 30, 60)), [True])
@@ -295,6 +273,7 @@ def test_a_busy_device_is_profiled_only_if_the_plan_says_so():
     ]
 
 
+AROUND = Surroundings(ScriptedClock(), NoTelemetry(), SimpleNamespace(loads=0))
 KERNEL = [[Activity("kernel", "a", 0, 5_000)]]
 
 
@@ -309,11 +288,9 @@ def profile(monkeypatch, session, **plan):
         return [session(setting, sorted(arm.name for arm in t.arms)) for _, setting, t in todo]
 
     monkeypatch.setattr(cupti_census, "_session", scripted)
-    clock = SimpleNamespace(now_ns=lambda: 0)
-    around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
-    records = Records(window.names, around)
+    records = Records(window.names, AROUND)
     plan = Plan(**({"profile_rounds": 2, "l2": [Cache.HOT]} | plan))
-    return profile_window(window, plan, clock, None, records), records, attempts
+    return profile_window(window, plan, AROUND.clock, None, records), records, attempts
 
 
 def loads_of(records, name):
@@ -374,38 +351,6 @@ def test_a_session_without_records_on_a_busy_device_leaves_the_idle_times(monkey
         assert "3 of 4 queues" in records.notes[name][0]
 
 
-class Remembers(classes(["fused"])["fused"]):
-    """Right once for each input, so that a check is passed, but not when it is timed."""
-
-    def prepare_step(self, idx_mapping, query_start_loc, positions, reqs, tokens):
-        key = (idx_mapping.data_ptr(), positions.data_ptr())
-        self.seen = getattr(self, "seen", set())
-        if key in self.seen:
-            self.apply_staged_writes()
-            return tuple(t[:reqs] for t in self.input_block_tables), self.slot_mappings[:, :tokens]
-        self.seen.add(key)
-        return super().prepare_step(idx_mapping, query_start_loc, positions, reqs, tokens)
-
-
-def test_a_variant_that_reuses_what_it_remembers_is_not_reported():
-    results = measure_case(
-        "case",
-        {"remembers": Remembers, **classes(["fused"])},
-        workload(1),
-        ops.STEP,
-        Plan(rounds=1, warmup_rounds=0, instances=1, control=False),
-        CpuBench(),
-        lambda progress: None,
-    )
-    assert results["remembers"].reason.code == "wrong_result"
-    assert results["remembers"].reason.message.startswith(
-        ("after timing (as for stage_us on jit), step 0", "among the timed rounds (as for stage_us")
-    )
-    assert results["remembers"].measurements == []
-    assert results["fused"].reason is None
-    assert results["fused"].measurements
-
-
 def profile_two_windows(monkeypatch, session, steps_per_session):
     """Both windows together, where `session(sizes)` may raise; sizes of the sessions come back."""
     windows = [profiled_window(names=("a", "b")), profiled_window(names=("a",))]
@@ -417,11 +362,9 @@ def profile_two_windows(monkeypatch, session, steps_per_session):
 
     monkeypatch.setattr(cupti_census, "_session", scripted)
     monkeypatch.setattr(cupti_census, "STEPS_PER_SESSION", steps_per_session)
-    clock = SimpleNamespace(now_ns=lambda: 0)
-    around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
-    both = [(window, Records(window.names, around)) for window in windows]
+    both = [(window, Records(window.names, AROUND)) for window in windows]
     plan = Plan(profile_rounds=3, loads=[Load.IDLE])
-    cupti_census.profile_together(both, plan, clock, None)
+    cupti_census.profile_together(both, plan, AROUND.clock, None)
     return sessions, [records for _, records in both]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+from support.kineto import Event
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
-from torch._C._autograd import DeviceType
 
 from bt_bench.results.run.nouns import Cache, Load
 from bt_bench.results.run.plan import Plan
@@ -26,28 +25,6 @@ from bt_bench.worker.measuring.profiler_session import (
     sort_events,
 )
 from bt_bench.worker.measuring.rounds import Turn, Window
-
-
-@dataclass(frozen=True)
-class Event:
-    """As Kineto has them."""
-
-    text: str
-    start: int
-    length: int
-    on_device: bool = True
-
-    def name(self):
-        return self.text
-
-    def start_ns(self):
-        return self.start
-
-    def duration_ns(self):
-        return self.length
-
-    def device_type(self):
-        return DeviceType.CUDA if self.on_device else DeviceType.CPU
 
 
 def call(index, start, end):
@@ -163,7 +140,7 @@ def test_a_call_is_made_in_two_ranges_and_the_device_waited_for_in_the_outer_one
         session.run(lambda: log.append("call"), lambda: log.append("ahead"))
     # The inner range is recorded before the wait, the outer one after it.
     assert log == ["wait 0", "ahead", "call", "wait 1"]
-    assert [event.text for event in profiled.events] == ["bt_bench_call_0", "bt_bench_step_0"]
+    assert [event.label for event in profiled.events] == ["bt_bench_call_0", "bt_bench_step_0"]
 
 
 def test_measuring_and_calibration_share_one_session_and_one_sorter(profiled, monkeypatch):

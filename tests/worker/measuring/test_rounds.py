@@ -26,21 +26,27 @@ def test_each_arm_is_at_each_place_and_after_each_other_equally_often(count):
     assert len(set(after.values())) <= 1
 
 
+def window_of_three():
+    """A window of three instances of three arms."""
+    instances = [[SimpleNamespace(name=name) for name in "abc"] for _ in range(3)]
+    return Window("case", instances, [], operation=None)
+
+
 @pytest.mark.parametrize(
     ("taken", "instances"), [(None, [0, 0, 1, 1, 2, 2, 0, 0]), ([2, 1], [2, 2, 1, 1, 2, 2, 1, 1])]
 )
 def test_each_pair_of_rounds_takes_the_next_instance(taken, instances):
-    arms = [SimpleNamespace(name=name) for name in "abc"]
-    window = Window("case", [arms] * 3, [], operation=None)
+    window = window_of_three()
     turns = Turns(window, random.Random(0), taken)
     rounds = [turn for _ in range(4) for turn in turns.next_pair()]
     assert [turn.instance for turn in rounds] == instances
+    for turn in rounds:
+        assert set(map(id, turn.arms)) == set(map(id, window.instances[turn.instance]))
     assert_in_pairs(rounds)
 
 
 def test_rounds_alone_take_the_next_instance_each():
-    arms = [SimpleNamespace(name=name) for name in "abc"]
-    turns = Turns(Window("case", [arms] * 3, [], operation=None), random.Random(0))
+    turns = Turns(window_of_three(), random.Random(0))
     rounds = [turns.next_round() for _ in range(8)]
     assert [turn.instance for turn in rounds] == [0, 1, 2, 0, 1, 2, 0, 1]
     assert_in_pairs(rounds)

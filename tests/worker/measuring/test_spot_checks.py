@@ -154,6 +154,7 @@ def test_a_cheat_has_no_times(cheat, monkeypatch):
         lambda progress: None,
     )
     assert results["cheat"].reason.code == "wrong_result"
+    assert "(as for stage_us on jit), step 0" in results["cheat"].reason.message
     assert results["cheat"].measurements == []
     assert results["fused"].reason is None
     assert results["fused"].measurements

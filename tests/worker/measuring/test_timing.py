@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,7 @@ from bt_bench.worker.measuring.probes import (
     StageProbe,
 )
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Turns, Window
+from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.timing import FULL_PAIRS_PER_INSTANCE, Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Reading, Surroundings
 from bt_bench.worker.tasks.arm import Arm
@@ -54,6 +53,9 @@ class Rig:
         ]
         self.window = Window("case", arms, [1, 2], operation)
 
+    def host(self, path=JIT):
+        return HostProbe(self.clock, self.device, path)
+
     def run(self, probes, **plan):
         around = Surroundings(self.clock, self.telemetry, self.ledger)
         self.records = Records(self.window.names, around)
@@ -74,7 +76,7 @@ class Rig:
 
 def test_exact_samples_of_an_idle_device():
     rig = Rig("a", "b")
-    probes = [HostProbe(rig.clock, rig.device, JIT), EventProbe(rig.device, JIT)]
+    probes = [rig.host(), EventProbe(rig.device, JIT)]
     stopped = rig.run(probes, rounds=3, warmup_rounds=1)
     assert (stopped.reason, stopped.rounds) == (StopReason.ROUNDS, 3)
     assert rig.samples("a", Quantity.STAGE_US) == [[1.0, 2.0]] * 3
@@ -86,11 +88,7 @@ def test_exact_samples_of_an_idle_device():
 
 def test_a_compiled_handle_is_a_series_of_its_own():
     rig = Rig("a")
-    probes = [
-        HostProbe(rig.clock, rig.device, JIT),
-        HostProbe(rig.clock, rig.device, COMPILED),
-    ]
-    rig.run(probes, rounds=2)
+    rig.run([rig.host(), rig.host(COMPILED)], rounds=2)
     assert rig.samples("a", Quantity.HOST_US, launch_path=JIT) == [[10.0, 20.0]] * 2
     assert rig.samples("a", Quantity.HOST_US, launch_path=COMPILED)[0] == [5.0, 10.0]
     assert len([m for m in rig.records.books["a"].measurements() if m.quantity == "stage_us"]) == 1
@@ -120,7 +118,7 @@ def test_a_graph_is_captured_from_tritons_calls():
 def test_an_arm_without_a_launch_path_has_no_samples_of_it():
     rig = Rig("a", "b")
     rig.window.instances[0][1].variant.launch_paths = ("jit",)
-    rig.run([HostProbe(rig.clock, rig.device, COMPILED)], rounds=1)
+    rig.run([rig.host(COMPILED)], rounds=1)
     assert rig.records.books["a"].measurements()
     assert not rig.records.books["b"].measurements()
 
@@ -140,7 +138,7 @@ def test_a_queue_that_ends_too_early_is_doubled_for_that_arm_alone():
     rig = Rig("a", "b", operation=ops.STEP)
     rig.window.instances[0][1]._host_ns = 250_000  # 500 µs in the second step
     probe = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
-    rig.run([HostProbe(rig.clock, rig.device, JIT), probe], rounds=4)
+    rig.run([rig.host(), probe], rounds=4)
     assert rig.records.recorder.log_for("a").discarded == [None] * 4
     queues = {
         name: {m.queue_us for m in book.measurements() if m.load is Load.BUSY}
@@ -162,12 +160,8 @@ def test_a_call_that_waits_for_the_device_costs_nobody_else_their_samples():
         return lambda: (call(), rig.device.synchronize())
 
     waiting.bind = synchronizing
-    probes = [
-        HostProbe(rig.clock, rig.device, JIT),
-        EventProbe(rig.device, JIT),
-        BusyProbe(rig.clock, rig.device, JIT, Cache.HOT),
-    ]
-    rig.run(probes, rounds=16)
+    busy = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
+    rig.run([rig.host(), EventProbe(rig.device, JIT), busy], rounds=16)
     series = {
         name: {(m.quantity, m.load) for m in book.measurements()}
         for name, book in rig.records.books.items()
@@ -198,7 +192,7 @@ def test_pipelined_calls_pay_one_synchronisation(operation, per_call):
 def test_graphs_pay_one_launch_and_their_slope_is_device_time():
     rig = Rig("a", "b", gpu_ns=5_000)
     rig.window.instances[0][1].variant.capturable = frozenset()
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
+    rig.run([rig.host()], rounds=1)
     measure_graphs(rig.window, Plan(graph_rounds=2), rig.clock, rig.device, rig.records)
     assert rig.samples("a", Quantity.HOST_US, launch_path=GRAPH) == [[3.0, 3.0]] * 2
     assert rig.samples("a", Quantity.STEP_US, launch_path=GRAPH) == [[8.0, 8.0]] * 2
@@ -210,7 +204,7 @@ def test_graphs_pay_one_launch_and_their_slope_is_device_time():
 
 def test_a_replay_that_outlasts_its_queue_is_taken_again():
     rig = Rig("a", gpu_ns=5_000)
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
+    rig.run([rig.host()], rounds=1)
     record_end, stalls = rig.device.record_end, iter([0, 150_000, 150_000] + [0] * 1000)
 
     def stalling():
@@ -224,7 +218,7 @@ def test_a_replay_that_outlasts_its_queue_is_taken_again():
 
 def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
     rig = Rig("a", "b", "c")
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=2, seed=4)
+    rig.run([rig.host()], rounds=2, seed=4)
     calls = [line.split() for line in rig.log if "rewind" not in line]
     first, second = calls[:6], calls[6:]
     assert [step for _, _, step in first] == ["1", "1", "1", "2", "2", "2"]
@@ -239,27 +233,14 @@ def test_arms_follow_each_other_within_a_step_and_orders_are_reversed():
 
 def test_state_is_rewound_once_per_replay():
     rig = Rig("a")
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=2, warmup_rounds=1)
+    rig.run([rig.host()], rounds=2, warmup_rounds=1)
     assert rig.log.count("rewind a") == 3
-
-
-def test_instances_take_turns_in_pairs():
-    window = Rig("a", "b", instances=3).window
-    turns = Turns(window, random.Random(0))
-    pairs = [turns.next_pair() for _ in range(4)]
-    assert [(one.instance, two.instance) for one, two in pairs] == [(0, 0), (1, 1), (2, 2), (0, 0)]
-    for one, two in pairs:
-        assert one.arms == two.arms[::-1]
-        assert set(map(id, one.arms)) == set(map(id, window.instances[one.instance]))
 
 
 def test_rarer_probes_go_through_all_instances_and_take_their_share_of_the_time():
     rig = Rig("a", instances=4)
-    probes = [
-        HostProbe(rig.clock, rig.device, JIT),
-        BusyProbe(rig.clock, rig.device, JIT, Cache.HOT),
-    ]
-    rig.run(probes, rounds=64)
+    busy = BusyProbe(rig.clock, rig.device, JIT, Cache.HOT)
+    rig.run([rig.host(), busy], rounds=64)
     log = rig.records.recorder.log_for("a")
     by_load = {m.load: m.rounds for m in rig.records.books["a"].measurements()}
     assert len(by_load[Load.IDLE]) == 64
@@ -276,7 +257,7 @@ def test_staging_alone():
 
 def test_rounds_and_the_time_left_are_reported():
     rig = Rig("a")
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=3)
+    rig.run([rig.host()], rounds=3)
     assert [(p.done, p.rounds) for p in rig.progress] == [(1, 3), (2, 3), (3, 3)]
     # Each round takes as long as the others, and nothing is asked for but their number.
     assert rig.progress[0].seconds_left == pytest.approx(2 * rig.progress[2].seconds_left + 2e-3, 2)
@@ -285,16 +266,14 @@ def test_rounds_and_the_time_left_are_reported():
 
 def test_the_time_limit_ends_the_rounds():
     rig = Rig("a")
-    stopped = rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1000, case_seconds=0.01)
+    stopped = rig.run([rig.host()], rounds=1000, case_seconds=0.01)
     assert stopped.reason is StopReason.TIME
     assert stopped.rounds < 1000
 
 
 def test_equal_samples_are_precise_at_the_fewest_rounds():
     rig = Rig("a")
-    stopped = rig.run(
-        [HostProbe(rig.clock, rig.device, JIT)], rounds=100, min_rounds=10, precision_percent=1
-    )
+    stopped = rig.run([rig.host()], rounds=100, min_rounds=10, precision_percent=1)
     assert (stopped.reason, stopped.rounds) == (StopReason.PRECISE, 10)
 
 
@@ -308,7 +287,7 @@ def test_a_round_in_which_something_was_compiled_does_not_count():
         return bind(operation, step)
 
     arm.bind = compiling
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=3)
+    rig.run([rig.host()], rounds=3)
     assert rig.records.recorder.log_for("a").discarded == [None, DiscardCode.COMPILED, None]
 
 
@@ -326,7 +305,7 @@ def test_a_throttled_round_does_not_count():
         ]
     )
     rig.telemetry = SimpleNamespace(read=lambda: next(readings))
-    rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=5)
+    rig.run([rig.host()], rounds=5)
     throttled, clock = DiscardCode.THROTTLED, DiscardCode.CLOCK
     log = rig.records.recorder.log_for("a")
     assert log.discarded == [None, throttled, throttled, None, None]
@@ -340,7 +319,7 @@ def test_a_throttled_round_does_not_count():
 
 def test_a_case_does_not_stop_before_the_rarer_probes_had_their_share():
     rig = Rig("a", instances=2)
-    probes = [HostProbe(rig.clock, rig.device, JIT), EventProbe(rig.device, JIT)]
+    probes = [rig.host(), EventProbe(rig.device, JIT)]
     stopped = rig.run(probes, rounds=400, min_rounds=2, precision_percent=1)
     assert stopped.reason is StopReason.PRECISE
     event = next(m for m in rig.records.books["a"].measurements() if m.quantity == "event_us")
@@ -356,7 +335,7 @@ def test_staging_does_not_decide_how_long_a_gpu_is_measured():
 def test_a_failing_arm_is_named_and_collection_is_on_again():
     rig = Rig("a", fails_at=2)
     with pytest.raises(ArmFailedError) as caught:
-        rig.run([HostProbe(rig.clock, rig.device, JIT)], rounds=1)
+        rig.run([rig.host()], rounds=1)
     assert caught.value.arm == "a"
     assert caught.value.reason().message.startswith("while measured: RuntimeError: broken")
     assert gc.isenabled()

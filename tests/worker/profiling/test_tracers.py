@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.cupti import FakeCupti
-from torch._C._autograd import DeviceType
+from support.kineto import Event
 
 from bt_bench.worker.profiling import cupti_tracer, tracers
 from bt_bench.worker.profiling.cupti_tracer import CuptiTracer
@@ -43,34 +43,12 @@ def test_torch_is_used_if_a_library_is_missing(monkeypatch):
     assert any("(OSError: libcupti.so.13" in clause for clause in tracer().missing)
 
 
-class Event:
-    """An event of Kineto's."""
-
-    def __init__(self, name, device=DeviceType.CPU):
-        self._name, self._device = name, device
-
-    def name(self):
-        return self._name
-
-    def device_type(self):
-        return self._device
-
-    def start_ns(self):
-        return 1_000
-
-    def duration_ns(self):
-        return 250
-
-    def correlation_id(self):
-        return 3
-
-
 def test_events_of_torch_are_sorted_by_what_they_are():
     taken = Taken()
     for name in ("cudaLaunchKernel", "cuLaunchKernelEx", "aten::add", "custom_op", "cudnn"):
-        tracers._take_event(Event(name), taken)
+        tracers._take_event(Event(name, 1_000, 250, on_device=False), taken)
     for name in ("Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "cuda_named_kernel"):
-        tracers._take_event(Event(name, DeviceType.CUDA), taken)
+        tracers._take_event(Event(name, 1_000, 250), taken)
     assert taken.calls == [
         ApiRecord("runtime", "cudaLaunchKernel", 3, 1_000, 1_250),
         ApiRecord("driver", "cuLaunchKernelEx", 3, 1_000, 1_250),
@@ -86,10 +64,12 @@ def test_events_of_torch_are_sorted_by_what_they_are():
 
 
 def test_torch_records_a_pass(monkeypatch):
+    launch = Event("cudaLaunchKernel", 1_000, 250, on_device=False)
+
     class Profile:
         def __init__(self, **given):
             assert given == {"use_kineto": True, "use_device": "cuda", "use_cpu": False}
-            self.kineto_results = SimpleNamespace(events=lambda: [Event("cudaLaunchKernel")])
+            self.kineto_results = SimpleNamespace(events=lambda: [launch])
 
         def __enter__(self):
             return self
