@@ -14,12 +14,14 @@ GRAPH_LAUNCH_NS = 3_000
 
 
 class ScriptedClock:
-    """Time passes only where the script says so."""
+    """Time passes only where the script says so, and by `tick_ns` with each reading."""
 
-    def __init__(self):
+    def __init__(self, tick_ns=0):
         self.ns = 0
+        self._tick_ns = tick_ns
 
     def now_ns(self):
+        self.ns += self._tick_ns
         return self.ns
 
 

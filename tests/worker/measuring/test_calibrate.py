@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from support.scripted import GRAPH_LAUNCH_NS, ScriptedClock, ScriptedDevice
 
 from bt_bench.results.run.nouns import Method, Quantity
 from bt_bench.worker.measuring.calibration import calibrate
@@ -20,72 +21,55 @@ EFFORT = Effort(rounds=3, launches=10, spin_us=(3, 50), line_rounds=2, passes=2,
 
 TICK_NS = 10  # every reading of the clock takes as long
 LAUNCH_NS = 4_000
-REPLAY_NS = 7_000
 EVENT_NS = 1_000
+REPLAY_US = (GRAPH_LAUNCH_NS + TICK_NS) / 1e3
 SYNCHRONIZE_NS = 2_000
 NULL_NS = 500  # of an empty kernel, and on top of the length of others
 RECORDED_NS = 80  # by which the profiler's durations are longer
 HOT_NS, COLD_NS = 3_000, 5_000
 
 
-class ScriptedClock:
-    """Time passes with each reading, and where the script says so."""
+class Device(ScriptedDevice):
+    """Notes what it ran; the host takes some time for each call."""
 
-    def __init__(self):
-        self.ns = 0
-
-    def now_ns(self):
-        self.ns += TICK_NS
-        return self.ns
-
-
-class ScriptedDevice:
-    """Works through what is enqueued, one after the other, while the host goes on."""
-
-    def __init__(self, clock, launch_ns=LAUNCH_NS):
-        self.clock = clock
+    def __init__(self, launch_ns=LAUNCH_NS):
+        super().__init__(ScriptedClock(TICK_NS))
         self.launch_ns = launch_ns
-        self.free_ns = 0
         self.ran = []
         self.blockers_us = []
         self.l2_is_warm = False
         self.cold_ns = 0  # what the first launch after a pair of events takes longer
         self._is_cold = False
-        self._capture = None
-        self._events = {}
 
     def run(self, name, device_ns, host_ns=None):
         """Enqueues an operation, or adds it to the graph that is captured."""
-        if self._capture is not None:
-            self._capture.append((name, device_ns))
-            return
-        self.clock.ns += self.launch_ns if host_ns is None else host_ns
-        self.clock.ns += self.cold_ns * self._is_cold
-        self._is_cold = False
-        self._enqueue(name, device_ns)
+        if self._captured is None:
+            self.clock.ns += self.launch_ns if host_ns is None else host_ns
+            self.clock.ns += self.cold_ns * self._is_cold
+            self._is_cold = False
+        self.enqueue((name, device_ns))
 
-    def _enqueue(self, name, device_ns):
-        self.free_ns = max(self.free_ns, self.clock.ns) + device_ns
-        start_ns = self.free_ns - device_ns
+    def enqueue(self, work):
+        if self._captured is not None:
+            self._captured.append(work)
+            return
+        name, device_ns = work
+        super().enqueue(device_ns)
+        start_ns = self.idle_from_ns - device_ns
         self.ran.append(Activity("kernel", name, start_ns, device_ns + RECORDED_NS))
 
     def synchronize(self):
-        self.clock.ns = max(self.clock.ns, self.free_ns) + SYNCHRONIZE_NS
+        super().synchronize()
+        self.clock.ns += SYNCHRONIZE_NS
 
     def record_start(self):
-        self._events["start"] = max(self.clock.ns, self.free_ns)
+        super().record_start()
         self.clock.ns += EVENT_NS
 
     def record_end(self):
-        self._events["end"] = max(self.clock.ns, self.free_ns)
+        super().record_end()
         self.clock.ns += EVENT_NS
         self._is_cold = True
-
-    def start_has_passed(self):
-        return self.clock.ns >= self._events["start"]
-
-    def elapsed_us(self):
-        return (self._events["end"] - self._events["start"]) / 1e3
 
     def occupy(self, duration_us):
         self.blockers_us.append(duration_us)
@@ -98,26 +82,6 @@ class ScriptedDevice:
     def read(self):
         self.run("read", HOT_NS if self.l2_is_warm else COLD_NS)
         self.l2_is_warm = True
-
-    def capture(self, call, count):
-        self._capture = []
-        for _ in range(count):
-            call()
-        captured, self._capture = self._capture, None
-        return ScriptedGraph(self, captured)
-
-
-class ScriptedGraph:
-    """What was captured, to be enqueued with one launch."""
-
-    def __init__(self, device, captured):
-        self._device = device
-        self._captured = captured
-
-    def replay(self):
-        self._device.clock.ns += REPLAY_NS
-        for name, device_ns in self._captured:
-            self._device._enqueue(name, device_ns)
 
 
 class ScriptedProfiler:
@@ -163,7 +127,7 @@ def work_on(device, profile=None):
 
 @pytest.fixture
 def device():
-    return ScriptedDevice(ScriptedClock())
+    return Device()
 
 
 def run(device, profile=None, effort=EFFORT):
@@ -185,14 +149,14 @@ def test_figures(device):
             "null_host": 4.01,
             "null_gpu": 0.58,
             "null_step": 6.51,  # a reading within passes while the device is busy
-            "null_graph_host": 7.01,
-            "null_graph_step": 9.51,
+            "null_graph_host": REPLAY_US,
+            "null_graph_step": REPLAY_US + 2.5,
             "spin_host": 4.01,
             "spin_step": 16.51,
-            "spin_graph_host": 7.01,
-            "spin_graph_step": 19.51,
-            "replay": 7.01,
-            "replay_profiled": 7.01,
+            "spin_graph_host": REPLAY_US,
+            "spin_graph_step": REPLAY_US + 12.5,
+            "replay": REPLAY_US,
+            "replay_profiled": REPLAY_US,
             "fast": 1.501,
         }.items()
     }
@@ -320,7 +284,7 @@ def test_without_passes_nothing_is_profiled(device):
 
 
 def test_the_blocker_is_lengthened_until_it_outlasts_the_launches():
-    device = ScriptedDevice(ScriptedClock(), launch_ns=150_000)
+    device = Device(launch_ns=150_000)
     calibration = run(device)
     assert max(device.blockers_us) == 200
     assert calibration.samples("event_null_busy") == [0.5] * 3
@@ -328,7 +292,7 @@ def test_the_blocker_is_lengthened_until_it_outlasts_the_launches():
 
 
 def test_a_host_that_is_never_fast_enough_leaves_the_figure_out():
-    device = ScriptedDevice(ScriptedClock(), launch_ns=30_000_000)
+    device = Device(launch_ns=30_000_000)
     calibration = run(device)
     assert max(device.blockers_us) == 20_000
     assert calibration.samples("event_null_busy") is None
@@ -342,7 +306,7 @@ def test_the_collector_is_on_again(device):
 
 
 def test_without_a_gpu():
-    calibration = calibrate_host(ScriptedClock())
+    calibration = calibrate_host(ScriptedClock(TICK_NS))
     assert [figure.name for figure in calibration.figures] == [
         "empty_call",
         "empty_call_first",

@@ -33,6 +33,8 @@ from bt_bench.worker.measuring.rounds import Window
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
 
+TICK_NS = 100  # waits of some µs read the clock until they end
+
 
 class Log(list):
     """A clock and a device that note what is asked of them; each reading is 1 µs later."""
@@ -96,17 +98,9 @@ def test_a_queue_is_put_ahead_of_an_idle_device_and_asked_for_before_it_is_waite
     assert log == ["start_has_passed", "synchronize"]
 
 
-class TickingClock(ScriptedClock):
-    """Time also passes with each reading."""
-
-    def now_ns(self):
-        self.ns += 100  # waits of some µs read it until they end
-        return self.ns
-
-
 def measured(operation):
     """The samples of everything that is timed without the profiler, by series."""
-    clock = TickingClock()
+    clock = ScriptedClock(TICK_NS)
     device = ScriptedDevice(clock)
     window = Window("case", [[ScriptedArm("arm", device, [])]], [1, 2], operation)
     around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
@@ -125,7 +119,7 @@ def measured(operation):
 
 def calibrated():
     """The samples of all figures and lines that are timed without the profiler."""
-    clock = TickingClock()
+    clock = ScriptedClock(TICK_NS)
     device = ScriptedDevice(clock)
 
     def launch(duration_ns=500):

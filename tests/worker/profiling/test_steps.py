@@ -36,6 +36,9 @@ class Pass:
         self.now_ns += 2 * STEP_NS
         return Ran(start, start + STEP_NS, 79.0, 100.0)
 
+    def traced(self, *ran):
+        return traced_steps(Tracing.ALL, ran, InOrder(self.taken))
+
     def call(self, api, name, start, end, correlation):
         self.taken.calls.append(ApiRecord(api, name, correlation, start, end))
 
@@ -48,7 +51,7 @@ class Pass:
 def test_a_call_counts_the_records_of_those_that_it_makes_itself():
     records = Pass()
     ran = [records.step("one", "two") for _ in range(3)]
-    steps = traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+    steps = records.traced(*ran)
     assert [(c.name, c.api, c.records, c.operation) for c in steps.calls] == [
         ("cudaLaunchKernel", "runtime", 2, 0),
         ("cudaLaunchKernel", "runtime", 2, 1),
@@ -73,7 +76,7 @@ def test_a_call_within_one_that_another_made_is_of_the_outermost():
     records.call("driver", "second", at + 1_800, at + 1_900, 0)
     records.call("runtime", "outer", at + 1_000, at + 2_000, 0)
     records.call("runtime", "next", at + 2_001, at + 2_100, 0)
-    steps = traced_steps(Tracing.ALL, [ran], InOrder(records.taken))
+    steps = records.traced(ran)
     names = [(call.name, call.records) for call in steps.calls]
     assert names == [("outer", 4), ("next", 1), ("cudaDeviceSynchronize", 1)]
 
@@ -83,7 +86,7 @@ def test_of_calls_in_the_same_time_the_runtime_is_outside():
     ran = records.step()
     for api in ("driver", "runtime"):
         records.call(api, f"of the {api}", ran.start_ns + 1_000, ran.start_ns + 2_000, 0)
-    first, _ = traced_steps(Tracing.ALL, [ran], InOrder(records.taken)).calls
+    first, _ = records.traced(ran).calls
     assert (first.name, first.records) == ("of the runtime", 2)
 
 
@@ -98,7 +101,7 @@ def test_whichever_of_nested_calls_has_the_number_the_outermost_enqueues():
             else ApiRecord(call.api, call.name, 99, call.start_ns, call.end_ns)
             for call in calls
         ]
-        first, *_ = traced_steps(Tracing.ALL, [ran], InOrder(records.taken)).calls
+        first, *_ = records.traced(ran).calls
         assert (first.name, first.operation) == ("cudaLaunchKernel", 0)
 
 
@@ -112,7 +115,7 @@ def test_operations_find_their_calls_in_another_order():
         DeviceRecord("kernel", "late", late.correlation, start + 50_000, start + 51_000),
         early,
     ]
-    steps = traced_steps(Tracing.ALL, [ran], InOrder(records.taken))
+    steps = records.traced(ran)
     assert [operation.name for operation in steps.operations] == ["early", "late"]
     assert [call.operation for call in steps.calls] == [1, 0, None]
 
@@ -121,7 +124,7 @@ def test_a_call_with_several_operations_has_the_first():
     records = Pass()
     ran = records.step("one")
     records.kernel("another of the graph", ran.start_ns + 30_000, 1_000)
-    steps = traced_steps(Tracing.ALL, [ran], InOrder(records.taken))
+    steps = records.traced(ran)
     assert [call.operation for call in steps.calls] == [0, None]
     assert len(steps.operations) == 2
 
@@ -130,7 +133,7 @@ def test_operations_without_a_call_are_kept():
     records = Pass()
     ran = [records.step("one") for _ in range(3)]
     records.taken.calls = [c for c in records.taken.calls if c.correlation == 0]
-    steps = traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+    steps = records.traced(*ran)
     assert [operation.name for operation in steps.operations] == ["one"]
     assert [(call.name, call.operation) for call in steps.calls] == [
         ("cudaDeviceSynchronize", None)
@@ -141,7 +144,7 @@ def test_steps_with_another_sequence_are_left_out_and_counted():
     records = Pass()
     odd = [records.step("one", also=["cudaMalloc"]), records.step("one", "two")]
     ran = [records.step("one", runs_ns=1_000 * length) for length in (3, 4, 5)]
-    steps = traced_steps(Tracing.ALL, odd + ran, InOrder(records.taken))
+    steps = records.traced(*odd, *ran)
     assert steps.left_out == 2
     assert len(steps.host_us) == len(steps.step_us) == 3
     assert steps.operations[0].end_us == [18.0, 19.0, 20.0]
@@ -158,7 +161,7 @@ def test_a_copy_of_other_bytes_is_another_sequence():
             )
         )
         ran.append(each)
-    steps = traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+    steps = records.traced(*ran)
     assert steps.left_out == 1
     assert steps.operations[0].moved_bytes == 64
 
@@ -166,7 +169,7 @@ def test_a_copy_of_other_bytes_is_another_sequence():
 def test_the_most_frequent_sequence_is_taken_if_it_is_frequent():
     records = Pass()
     ran = [records.step(name) for name in ("a", "a", "b", "c", "d")]
-    found = traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+    found = records.traced(*ran)
     assert [one.name for one in found.operations] == ["a"]
     assert found.left_out == 3
 
@@ -176,7 +179,7 @@ def test_where_no_sequence_is_frequent_nothing_is_certain():
     ran = [records.step(name) for name in "abcdef"]
     expected = r"of 6 steps .* 6 different sequences .* none of them in more than 1"
     with pytest.raises(RecordsLostError, match=expected):
-        traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+        records.traced(*ran)
 
 
 def test_dropped_records_are_an_error():
@@ -184,12 +187,12 @@ def test_dropped_records_are_an_error():
     ran = [records.step("one")]
     records.taken.dropped = 7
     with pytest.raises(RecordsLostError, match=r"the profiler lost 7 records$"):
-        traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+        records.traced(*ran)
     records.taken.unreadable = "ValueError: why"
     with pytest.raises(
         RecordsLostError, match=r"the profiler lost 7 records; of one buffer: ValueError: why$"
     ):
-        traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+        records.traced(*ran)
 
 
 def test_records_of_other_steps_are_not_mixed_in():
@@ -201,7 +204,7 @@ def test_records_of_other_steps_are_not_mixed_in():
     # Something between two steps belongs to neither.
     records.call("runtime", "cudaFree", EPOCH_NS + STEP_NS + 1_000, EPOCH_NS + STEP_NS + 2_000, 0)
     for name, steps in ran.items():
-        traced = traced_steps(Tracing.ALL, steps, InOrder(records.taken))
+        traced = records.traced(*steps)
         assert [operation.name for operation in traced.operations] == [f"{name}_kernel"]
         assert len(traced.operations[0].start_us) == 4
         assert traced.left_out == 0
@@ -211,10 +214,10 @@ def test_records_of_other_steps_are_not_mixed_in():
 def test_records_may_come_in_any_order():
     records = Pass()
     ran = [records.step("one", "two") for _ in range(2)]
-    expected = traced_steps(Tracing.ALL, ran, InOrder(records.taken))
+    expected = records.traced(*ran)
     records.taken.calls.reverse()
     records.taken.operations.reverse()
-    assert traced_steps(Tracing.ALL, ran, InOrder(records.taken)) == expected
+    assert records.traced(*ran) == expected
 
 
 def test_times_in_the_command_buffer_are_given_if_all_have_them():
@@ -227,7 +230,7 @@ def test_times_in_the_command_buffer_are_given_if_all_have_them():
             told = {} if place == 1 and not known else {"queued_ns": at - 2_000}
             records.kernel("one", at, 1_000, submitted_ns=at - 1_000, **told)
             ran.append(each)
-        (operation,) = traced_steps(Tracing.ALL, ran, InOrder(records.taken)).operations
+        (operation,) = records.traced(*ran).operations
         assert operation.queued_us == ([18.0] * 3 if known else None)
         assert operation.submitted_us == [19.0] * 3
 
@@ -243,7 +246,7 @@ def test_steps_that_nothing_is_recorded_of_are_all_kept():
 def test_no_steps_have_no_samples():
     records = Pass()
     records.step("of another variant")
-    steps = traced_steps(Tracing.ALL, [], InOrder(records.taken))
+    steps = records.traced()
     assert (steps.host_us, steps.calls, steps.left_out) == ([], [], 0)
 
 
@@ -254,9 +257,7 @@ def test_what_begins_as_a_step_ends_is_of_the_next():
     records.call("runtime", "cudaFree", end, end + 1_000, 0)
     records.kernel("next", end, 1_000)
     second = Ran(end, end + STEP_NS, 1.0, 1.0)
-    of_first, of_second = (
-        traced_steps(Tracing.ALL, [ran], InOrder(records.taken)) for ran in (first, second)
-    )
+    of_first, of_second = (records.traced(ran) for ran in (first, second))
     assert [operation.name for operation in of_first.operations] == ["one"]
     assert [call.name for call in of_second.calls] == ["cudaFree"]
     assert [operation.name for operation in of_second.operations] == ["next"]
