@@ -133,10 +133,8 @@ def _compiled(error: BaseException, path: Path) -> Place | None:
 
     Triton's exception has no frame of the kernel; it has the kernel's source and a line number.
     """
-    source, line = (
-        getattr(error, "src", None),
-        getattr(getattr(error, "node", None), "lineno", None),
-    )
+    source = getattr(error, "src", None)
+    line = getattr(getattr(error, "node", None), "lineno", None)
     if not source or line is None:
         return None
     before, found, _ = "".join(linecache.getlines(str(path))).partition(source)

@@ -77,7 +77,10 @@ def set_operators(scope: Any) -> None:
     for owner, name, make in replacements:
         slow = getattr(owner, name, None)
         if slow is not None and not hasattr(slow, "slow"):
-            scope.set_attr(owner, name, make(slow, language))
+            replacement: Any = make(slow, language)
+            # The interpreter calls `__ne__` and others through `functools.wraps`.
+            replacement.slow = slow
+            scope.set_attr(owner, name, replacement)
 
 
 _known: dict[str, dict[Any, _Way | None]] = {}
@@ -120,8 +123,6 @@ def _operator(name: str, function: np.ufunc, slow: Any, language: Any) -> Callab
                 right = right.astype(way.dtype)
         return tensor(handle_of(function(left, right), way.scalar), way.type)
 
-    # The interpreter calls `__ne__` and others through `functools.wraps`.
-    operator.slow = slow  # type: ignore[attr-defined]
     return operator
 
 
@@ -148,7 +149,6 @@ def _where(slow: Any, language: Any) -> Callable[..., Any]:
         chosen = np.where(condition.handle.data, _in(dtype, one), _in(dtype, other))
         return tensor(handle_of(chosen, type_.scalar), type_)
 
-    where.slow = slow  # type: ignore[attr-defined]
     return where
 
 
@@ -190,7 +190,6 @@ def _load(slow: Any, language: Any) -> Callable[..., Any]:
         )
         return tensor(read, type_)
 
-    load.slow = slow  # type: ignore[attr-defined]
     return load
 
 
@@ -256,7 +255,6 @@ def _cast(slow: Any, language: Any) -> Callable[..., Any]:
         made, scalar, type_ = way
         return tensor(handle_of(value.handle.data.astype(made), scalar), type_)
 
-    cast.slow = slow  # type: ignore[attr-defined]
     return cast
 
 

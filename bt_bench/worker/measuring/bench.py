@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -18,7 +18,7 @@ from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods.graphs import GRAPH, measure_graphs, run_captured
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.measuring.methods.profiler import profile_together, profile_window
-from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort, SystemClock
+from bt_bench.worker.measuring.ports import Call, Clock, CudaPort, DevicePort, SystemClock
 from bt_bench.worker.measuring.probes import (
     BusyProbe,
     EventProbe,
@@ -136,9 +136,7 @@ class CudaBench(Bench):
         if GRAPH not in plan.launch_paths or operation.traits.on_host:
             return []
 
-        def replay(
-            arm: Arm, _operation: Operation, call: Callable[[], object], spoil: Spoil
-        ) -> object:
+        def replay(arm: Arm, _operation: Operation, call: Call, spoil: Spoil) -> object:
             use(arm, GRAPH)
             result = run_captured(self._port, call, spoil)
             arm.driver.replayed(call)
@@ -159,9 +157,7 @@ class CudaBench(Bench):
                 yield
                 sessions.clear()
 
-        def profile(
-            arm: Arm, _operation: Operation, call: Callable[[], object], _spoil: Spoil
-        ) -> object:
+        def profile(arm: Arm, _operation: Operation, call: Call, _spoil: Spoil) -> object:
             use(arm, LaunchPath.JIT)
             kept = Keeping(call)
             sessions[0].run(kept.call)

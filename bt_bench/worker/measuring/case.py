@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,7 @@ from bt_bench.results import (
     ReasonCode,
     Stopping,
 )
+from bt_bench.worker.measuring.ports import Call
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.measuring.rounds import Window
@@ -47,7 +48,7 @@ def measure_case(
     bench: Bench,
     on_round: OnRound,
     control: type[Any] | None = None,
-    refuse_tampering: Callable[[], object] = NOTHING,
+    refuse_tampering: Call = NOTHING,
 ) -> dict[str, Measured]:
     """Measure one operation on one workload for all variants.
 

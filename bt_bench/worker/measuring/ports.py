@@ -10,6 +10,8 @@ import torch
 
 from bt_bench.worker.measuring.device_kernels import CacheFlush, launch_spin
 
+Call = Callable[[], object]  # ready to be made
+
 
 class Clock(Protocol):
     """A monotonic host clock."""
@@ -49,7 +51,7 @@ class DevicePort(Protocol):
     def flush_l2(self) -> None:
         """Enqueue a write of more bytes than the L2 cache holds."""
 
-    def capture(self, call: Callable[[], object], count: int) -> Replayable:
+    def capture(self, call: Call, count: int) -> Replayable:
         """Capture `count` calls into a graph, without running them."""
 
 
@@ -87,7 +89,7 @@ class CudaPort:
         """Enqueue a kernel that spins for `duration_us`."""
         launch_spin(int(duration_us * 1e3))
 
-    def capture(self, call: Callable[[], object], count: int) -> Replayable:
+    def capture(self, call: Call, count: int) -> Replayable:
         """Capture `count` calls into a CUDA graph, on a separate stream.
 
         `torch.cuda.graph` would also empty the caching allocator, at the expense of the next step.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from bt_bench.results import Cache, LaunchPath, Load, Method, Quantity, Series
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.nvtx_ranges import Range
-from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.regions import (
     LONGEST_QUEUE_US,
     NOTHING,
@@ -34,6 +34,8 @@ from bt_bench.worker.tasks.arm import Arm
 # below the 1024 launches that a stream holds.
 PIPELINED_CALLS = 8
 SHORTEST_QUEUE_US = 300.0
+
+Sample = tuple[float, ...]  # of each of a probe's series, in µs
 
 
 class Probe(ABC):
@@ -57,9 +59,7 @@ class Probe(ABC):
         """Return whether the probe can time an operation of an arm."""
 
     @abstractmethod
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...] | None:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample | None:
         """Run the step and return a sample per series, in µs.
 
         Returns:
@@ -67,9 +67,7 @@ class Probe(ABC):
         """
 
     @abstractmethod
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """Make a call in the region that times it, and return its result.
 
         Spot checks use this: the call cannot distinguish it from a sample.
@@ -93,9 +91,9 @@ class Keeping:
             region's frame above its own, as in a timed sample.
     """
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(self, call: Call) -> None:
         self._results: list[object] = []
-        self.call: Callable[[], object] = partial(self._results.extend, map(operator.call, (call,)))
+        self.call: Call = partial(self._results.extend, map(operator.call, (call,)))
 
     @property
     def result(self) -> object:
@@ -130,9 +128,7 @@ class StageProbe(Probe):
         """Return true: every arm can stage."""
         return True
 
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...]:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample:
         """Time the staging of all rows of the step."""
         call = arm.staging(step)
         nvtx_range.push()
@@ -141,9 +137,7 @@ class StageProbe(Probe):
         arm.finish_staging()
         return (stage_us,)
 
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """See `Probe`. If staging is timed beside another operation, call the operation plainly."""
         if not operation.traits.on_host:
             return call()
@@ -180,9 +174,7 @@ class HostProbe(_PathProbe):
             quantities += [Quantity.STAGE_US] if stages else []
         self.series = eager_series(quantities, Method.HOST_CLOCK, path)
 
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...]:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample:
         """Time staging, if any, then the operation up to its return and to an idle device."""
         synchronize = self._device.synchronize
         use(arm, self._path)
@@ -194,9 +186,7 @@ class HostProbe(_PathProbe):
         nvtx_range.pop()
         return (host_us, step_us, stage_us)[: len(self.series)]
 
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """See `Probe`."""
         synchronize = self._device.synchronize
         use(arm, self._path)
@@ -216,9 +206,7 @@ class EventProbe(_PathProbe):
         super().__init__(device, path)
         self.series = eager_series([Quantity.EVENT_US], Method.EVENTS, path)
 
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...]:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample:
         """Time the operation between two events."""
         use(arm, self._path)
         call = arm.ready(operation, step)
@@ -229,9 +217,7 @@ class EventProbe(_PathProbe):
         self._device.synchronize()
         return (self._device.elapsed_us(),)
 
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """See `Probe`."""
         use(arm, self._path)
         kept = Keeping(call)
@@ -253,9 +239,7 @@ class PipelinedProbe(_PathProbe):
         self._clock = clock
         self.series = eager_series([Quantity.PIPELINED_US], Method.HOST_CLOCK, path)
 
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...]:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample:
         """Time `PIPELINED_CALLS` calls and the synchronisation; return the time per call."""
         synchronize = self._device.synchronize
         use(arm, self._path)
@@ -272,9 +256,7 @@ class PipelinedProbe(_PathProbe):
         nvtx_range.pop()
         return (per_call_us,)
 
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """See `Probe`. The last of several calls in a row has to restore the spoilt result.
 
         A call that consumes staged writes is made once.
@@ -313,9 +295,7 @@ class BusyProbe(_PathProbe):
         """Return the length that the arm's calls have needed so far."""
         return self._queues_us.get(arm.name, SHORTEST_QUEUE_US)
 
-    def sample(
-        self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range
-    ) -> tuple[float, ...] | None:
+    def sample(self, arm: Arm, operation: Operation, step: Any, nvtx_range: Range) -> Sample | None:
         """Time the operation between two events, and the call on the host.
 
         If the queue ends too early, it is doubled and the step is taken again.
@@ -335,9 +315,7 @@ class BusyProbe(_PathProbe):
             queue_us *= 2
         return None
 
-    def make(
-        self, arm: Arm, operation: Operation, call: Callable[[], object], spoil: Spoil
-    ) -> object:
+    def make(self, arm: Arm, operation: Operation, call: Call, spoil: Spoil) -> object:
         """See `Probe`."""
         use(arm, self._path)
         kept = Keeping(call)
@@ -350,9 +328,7 @@ class BusyProbe(_PathProbe):
         flush = self._device.flush_l2 if self._l2 is Cache.COLD else NOTHING
         queue_ahead(self._device, queue_us, flush)
 
-    def _behind(
-        self, queue_us: float, call: Callable[[], object], nvtx_range: Range
-    ) -> tuple[float, ...] | None:
+    def _behind(self, queue_us: float, call: Call, nvtx_range: Range) -> Sample | None:
         device = self._device
         self._queue(queue_us)
         nvtx_range.push()

@@ -283,13 +283,11 @@ class _Samples:
 
     def value(self) -> float | None:
         """Return the mean over the steps, in the samples' unit; `None` if a step has no samples."""
-        means = [self._mean(step) for step in self._steps]
-        there = [mean for mean in means if mean is not None]
-        return sum(there) / len(there) if len(there) == len(means) else None
-
-    def _mean(self, step: Sequence[tuple[float, str | None]]) -> float | None:
-        kept = [value for value, before in step if self._is_alone or before is not None]
-        return faster_mean(kept) if kept else None
+        kept = [
+            [value for value, before in step if self._is_alone or before is not None]
+            for step in self._steps
+        ]
+        return sum(map(faster_mean, kept)) / len(kept) if all(kept) else None
 
     def influence(self, intruders: Collection[str]) -> float | None:
         """Return the log ratio of times after an intruder to times after any other arm."""

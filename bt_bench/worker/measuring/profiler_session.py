@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile, record_function
+
+from bt_bench.worker.measuring.ports import Call
 
 STEP_RANGE = "bt_bench_step_"  # the call and the synchronisation after it
 CALL_RANGE = "bt_bench_call_"  # the call alone
@@ -92,12 +94,12 @@ def sort_events(events: Iterable[Any]) -> Recorded:
 class ProfilerSession:
     """A running profiler and the calls made under it; see `profiler_session`."""
 
-    def __init__(self, profiler: Any, synchronize: Callable[[], object]) -> None:
+    def __init__(self, profiler: Any, synchronize: Call) -> None:
         self._profiler = profiler
         self._synchronize = synchronize
         self._num_calls = 0
 
-    def run(self, call: Callable[[], object], *ahead: Callable[[], object]) -> None:
+    def run(self, call: Call, *ahead: Call) -> None:
         """Make a call in the range of the next number, from 0, and wait for the device.
 
         Only the work enqueued ahead precedes the range on the device, and nothing follows it, so
@@ -123,7 +125,7 @@ class ProfilerSession:
 
 
 @contextmanager
-def profiler_session(synchronize: Callable[[], object]) -> Iterator[ProfilerSession]:
+def profiler_session(synchronize: Call) -> Iterator[ProfilerSession]:
     """Start the profiler, and have it record host ranges and device activities.
 
     Args:

@@ -13,11 +13,10 @@ within.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from functools import partial
 
 from bt_bench.analysis import median
-from bt_bench.worker.measuring.ports import Clock, DevicePort, Replayable
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort, Replayable
 
 # A builtin, which adds no Python frame: in a step's call, the only frame is the step's own.
 NOTHING = gc.isenabled
@@ -33,9 +32,7 @@ SLOPE_QUEUES = 5  # tried in turn, each twice as long; a stall of the host of 1.
 # Host clock
 
 
-def host_times(
-    clock: Clock, call: Callable[[], object], wait: Callable[[], object] = NOTHING
-) -> tuple[float, float]:
+def host_times(clock: Clock, call: Call, wait: Call = NOTHING) -> tuple[float, float]:
     """Return the host time in µs until a call returns, and until `wait` after it returns."""
     now_ns = clock.now_ns
     # CPython specialises a call site for the types that it sees, and other types then take longer.
@@ -49,9 +46,7 @@ def host_times(
     return (returned - start) / 1e3, (end - start) / 1e3
 
 
-def host_time_in_a_row(
-    clock: Clock, call: Callable[[], object], count: int, wait: Callable[[], object] = NOTHING
-) -> float:
+def host_time_in_a_row(clock: Clock, call: Call, count: int, wait: Call = NOTHING) -> float:
     """Return the host time in µs per call, for `count` calls in a row and one `wait` after them."""
     now_ns = clock.now_ns
     start = now_ns()
@@ -64,11 +59,11 @@ def host_time_in_a_row(
 
 def host_time_restaging(
     clock: Clock,
-    call: Callable[[], object],
+    call: Call,
     count: int,
-    wait: Callable[[], object],
-    stage: Callable[[], object],
-    undo: Callable[[], object],
+    wait: Call,
+    stage: Call,
+    undo: Call,
 ) -> float:
     """Return the same as `host_time_in_a_row` for calls that consume what `stage` stages.
 
@@ -88,7 +83,7 @@ def host_time_restaging(
 # Events
 
 
-def between_events(device: DevicePort, call: Callable[[], object]) -> None:
+def between_events(device: DevicePort, call: Call) -> None:
     """Enqueue the two events around a call; on the idle device, `elapsed_us` returns its time."""
     record_start, record_end = device.record_start, device.record_end
     record_start()
@@ -96,9 +91,7 @@ def between_events(device: DevicePort, call: Callable[[], object]) -> None:
     record_end()
 
 
-def between_events_and_readings(
-    clock: Clock, device: DevicePort, call: Callable[[], object]
-) -> float:
+def between_events_and_readings(clock: Clock, device: DevicePort, call: Call) -> float:
     """Enqueue as `between_events`, and return the host time of the call in µs.
 
     The readings lie between the events, so the device needs a queue ahead.
@@ -112,7 +105,7 @@ def between_events_and_readings(
     return (returned - start) / 1e3
 
 
-def queue_ahead(device: DevicePort, queue_us: float, first: Callable[[], object] = NOTHING) -> None:
+def queue_ahead(device: DevicePort, queue_us: float, first: Call = NOTHING) -> None:
     """Keep an idle device busy: the events of the next region then pass only afterwards.
 
     Args:
@@ -138,7 +131,7 @@ def outlasted(device: DevicePort) -> bool:
 # Captured graphs
 
 
-def captured(device: DevicePort, call: Callable[[], object], count: int) -> Replayable:
+def captured(device: DevicePort, call: Call, count: int) -> Replayable:
     """Return a graph of `count` calls that has been replayed once and has run."""
     device.synchronize()
     graph = device.capture(call, count)
@@ -155,7 +148,7 @@ class GraphSlope:
         call: the call to capture.
     """
 
-    def __init__(self, device: DevicePort, call: Callable[[], object]) -> None:
+    def __init__(self, device: DevicePort, call: Call) -> None:
         self._device = device
         self._calls = SLOPE_CALLS
         self._short = captured(device, call, self._calls)

@@ -22,7 +22,7 @@ from bt_bench.protocol import Workload
 from bt_bench.results import LaunchPath, Reason
 from bt_bench.worker.checking.check import Spoil, verify_timed
 from bt_bench.worker.measuring.launch_paths import use
-from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.measuring.ports import Call, Clock
 from bt_bench.worker.measuring.probes import Keeping, Probe
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Window
@@ -47,7 +47,7 @@ class Way:
 
     name: str
     serves: Callable[[Arm], bool]
-    make: Callable[[Arm, Operation, Callable[[], object], Spoil], object]
+    make: Callable[[Arm, Operation, Call, Spoil], object]
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
@@ -169,7 +169,7 @@ class SpotChecks:
         spoil: Spoil,
         _variant: Any,
         operation: Operation,
-        call: Callable[[], object],
+        call: Call,
     ) -> object:
         """Make the timed call of a step in a way, its staging as when timed, others plainly."""
         # Timing code holds the call too: work that would run when the call is freed must not run

@@ -12,7 +12,7 @@ from bt_bench.base import no_collection
 from bt_bench.results import Plan, RoundKind, Series, StopReason
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, phase
 from bt_bench.worker.measuring.ports import Clock
-from bt_bench.worker.measuring.probes import Probe
+from bt_bench.worker.measuring.probes import Probe, Sample
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
@@ -25,7 +25,7 @@ SECONDARY_SHARE = 0.6
 # Pairs of rounds with all probes that every instance gets before a case may stop early.
 FULL_PAIRS_PER_INSTANCE = 2
 
-Rows = dict[str, list[tuple[float, ...]]]  # by arm: a row per step, with a sample per series
+Rows = dict[str, list[Sample]]  # by arm: the samples of each step
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,7 @@ class Rounds:
 
     def _perhaps_check(self, arms: Sequence[Arm], *, at_last: bool = False) -> None:
         checks = self._spot_checks
-        if checks is None:
-            return
-        if checks.perhaps(arms, self._ways, self._seconds(), at_last=at_last):
+        if checks and checks.perhaps(arms, self._ways, self._seconds(), at_last=at_last):
             self._records.watch.begin()
 
     def _full_is_due(self) -> bool:
@@ -189,7 +187,7 @@ class Rounds:
                     rows[arm.name].append(sample)
         return rows
 
-    def _sample(self, probe: Probe, arm: Arm, place: int, step: Any) -> tuple[float, ...] | None:
+    def _sample(self, probe: Probe, arm: Arm, place: int, step: Any) -> Sample | None:
         ranges = self._ranges[arm.name]
         try:
             return probe.sample(arm, self._window.operation, step, ranges.begin(place))

@@ -12,21 +12,21 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from bt_bench.analysis import median
 from bt_bench.base import no_collection
 from bt_bench.results import HandlerCost, HostProfile
-from bt_bench.worker.measuring.ports import SystemClock
+from bt_bench.worker.measuring.ports import Call, SystemClock
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.profiling.call_tree import CallTree, Event, Repetition, builtin_name
-
-Call = Callable[[], object]
 
 EMPTY_CALLS = 256  # per repetition and kind
 _CALLS_A_TURN = 8
@@ -154,7 +154,7 @@ def _nothing() -> None:
     pass
 
 
-def _in_a_row(empty: Callable[[], object], turns: range) -> None:
+def _in_a_row(empty: Call, turns: range) -> None:
     """Call an empty function, often enough in a turn that the loop itself hardly counts."""
     for _ in turns:
         empty()
@@ -178,7 +178,7 @@ class _Empty:
         empty: the function to call.
     """
 
-    empty: Callable[[], object]
+    empty: Call
     plain_us: list[float] = field(default_factory=list)
     within_us: list[float] = field(default_factory=list)
     between_us: list[float] = field(default_factory=list)
@@ -200,15 +200,11 @@ class _Empty:
         # The first and the last event are of the function that makes the calls.
         times = [ns / 1e3 for _, _, _, ns in events[1:-1]]
         starts, ends = times[::2], times[1::2]
-        self.within_us.append(median(_differences(starts, ends)))
-        self.between_us.append(median(_differences(ends[:-1], starts[1:])))
+        self.within_us.append(median(np.subtract(ends, starts)))
+        self.between_us.append(median(np.subtract(starts[1:], ends[:-1])))
 
     def cost(self) -> HandlerCost:
         """Return the handler's cost, from the medians of all samples."""
         # The time of a call without the handler is the caller's, and stays there.
         around_us = max(0.0, median(self.between_us) - median(self.plain_us))
         return HandlerCost(within_us=median(self.within_us), around_us=around_us)
-
-
-def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip(first, second, strict=True)]

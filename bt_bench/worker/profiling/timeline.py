@@ -36,7 +36,7 @@ from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.device_kernels import direct_null
 from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, range_name
-from bt_bench.worker.measuring.ports import Clock, CudaPort, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, CudaPort, DevicePort
 from bt_bench.worker.measuring.regions import host_times
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
 from bt_bench.worker.measuring.timing import rewind
@@ -115,7 +115,7 @@ class _Passes:
         self._turns = Turns(window, random.Random(plan.seed))
         of_window = window.operation, window.case
         self._ranges = {name: SampleRanges(name, *of_window) for name in window.names}
-        self._empty: dict[EmptyName, Callable[[], object]] = {
+        self._empty: dict[EmptyName, Call] = {
             "launch": direct_null(),
             "query": partial(_repeated, port.start_has_passed, QUERIES),
         }
@@ -152,7 +152,7 @@ class _Passes:
         *before, last = self._window.steps
         operation = self._window.operation
 
-        def prepare() -> Callable[[], object]:
+        def prepare() -> Call:
             rewind([arm])
             for step in before:
                 arm.ready(operation, step)()
@@ -237,7 +237,7 @@ class _Passes:
         finally:
             ranges.end()
 
-    def _run(self, call: Callable[[], object]) -> Ran:
+    def _run(self, call: Call) -> Ran:
         self._port.synchronize()
         host_us, step_us = host_times(self._clock, call, self._port.synchronize)
         # By the records' clock: the region's own clock gives durations, but no comparable times.
@@ -301,7 +301,7 @@ def _is_before_return(call: HostCall, steps: TracedSteps) -> bool:
     return median([start - host for start, host in pairs]) < 0
 
 
-def _repeated(call: Callable[[], object], times: int) -> None:
+def _repeated(call: Call, times: int) -> None:
     for _ in range(times):
         call()
         _BETWEEN[::_LINE_BYTES]

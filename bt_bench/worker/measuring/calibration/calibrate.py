@@ -40,7 +40,7 @@ from bt_bench.worker.measuring.calibration.work import (
     Effort,
     cuda_work,
 )
-from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.profiler_session import Activity
 from bt_bench.worker.measuring.regions import NOTHING, host_times
 
@@ -222,7 +222,7 @@ def _delay_sampler(timers: Timers, work: DeviceWork) -> Sampler:
     return Sampler(tuple((each, delay_us) for delay_us in calls for each in quantities), sample)
 
 
-def _spin(work: DeviceWork, length_us: float) -> Callable[[], object]:
+def _spin(work: DeviceWork, length_us: float) -> Call:
     return partial(work.launch_spin, round(length_us * 1e3))
 
 
@@ -254,7 +254,7 @@ class _Profiled:
 
 def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled]:
     """Profile all that needs it in one session, again where records are missing."""
-    todo: list[tuple[str, float, Callable[[], object]]] = [
+    todo: list[tuple[str, float, Call]] = [
         (_CHAIN, length, partial(_repeat, work.launch_null, length)) for length in CHAINS
     ]
     for _ in range(effort.passes):
@@ -274,7 +274,7 @@ def _profile(timers: Timers, work: DeviceWork, effort: Effort) -> list[_Profiled
     return profiled
 
 
-def _repeat(call: Callable[[], object], count: int) -> None:
+def _repeat(call: Call, count: int) -> None:
     for _ in range(count):
         call()
 

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from bt_bench.results import PlainCopies
+from bt_bench.worker.measuring.ports import Call
 from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
 
 # Bytes read and written together: from almost nothing to an amount that few tables come near.
@@ -16,7 +17,7 @@ WARM = 5  # copies of each size before those that count
 ATTEMPTS = 3
 SHARE_OF_FREE = 4  # at most a quarter of the free memory is used
 
-Profile = Callable[[Sequence[Callable[[], object]]], list[list[Activity]]]
+Profile = Callable[[Sequence[Call]], list[list[Activity]]]
 """A function that makes calls under a profiler and returns the device activities of each."""
 
 
@@ -43,9 +44,7 @@ def affordable_sizes(free_bytes: int) -> tuple[int, ...]:
     return tuple(moved for moved in MOVED_BYTES if moved <= free_bytes // SHARE_OF_FREE)
 
 
-def profile_calls(
-    synchronize: Callable[[], object], calls: Sequence[Callable[[], object]]
-) -> list[list[Activity]]:
+def profile_calls(synchronize: Call, calls: Sequence[Call]) -> list[list[Activity]]:
     """Make calls under torch's profiler, each on an idle device.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -13,7 +13,7 @@ import triton
 
 from bt_bench.worker.measuring.calibration.timers import Sampler, interleave
 from bt_bench.worker.measuring.device_kernels import launch_null
-from bt_bench.worker.measuring.ports import Clock, SystemClock
+from bt_bench.worker.measuring.ports import Call, Clock, SystemClock
 from bt_bench.worker.measuring.regions import host_time_in_a_row
 
 # Launches in a row between two synchronizations: fewer than the queue of a stream holds. The host
@@ -41,7 +41,7 @@ class LaunchRoute:
 
     name: str
     what: str
-    launch: Callable[[], object]
+    launch: Call
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def measure_overhead(rounds: int) -> list[Route]:
 
 
 def launch_samplers(
-    routes: Sequence[LaunchRoute], clock: Clock, synchronize: Callable[[], object], count: int
+    routes: Sequence[LaunchRoute], clock: Clock, synchronize: Call, count: int
 ) -> list[Sampler]:
     """Build samplers of each route's host time per launch in µs.
 
     Each sample makes `count` launches in a row onto an idle device.
     """
 
-    def sample(launch: Callable[[], object]) -> tuple[float]:
+    def sample(launch: Call) -> tuple[float]:
         synchronize()
         return (host_time_in_a_row(clock, launch, count),)
 

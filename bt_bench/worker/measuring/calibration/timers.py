@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.regions import (
     LONGEST_QUEUE_US,
     NOTHING,
@@ -71,7 +71,7 @@ class Timers:
         self.port.synchronize()
         return host_times(self.clock, self.port.synchronize)[:1]
 
-    def host_and_step(self, call: Callable[[], object]) -> tuple[float, float]:
+    def host_and_step(self, call: Call) -> tuple[float, float]:
         """Return the host time on an idle device until the call returns, and until it has run."""
         self.port.synchronize()
         return host_times(self.clock, call, self.port.synchronize)
@@ -83,9 +83,7 @@ class Timers:
         self.port.synchronize()
         return (self.port.elapsed_us(),)
 
-    def behind_work(
-        self, call: Callable[[], object], before: Callable[[], object] = NOTHING
-    ) -> tuple[float] | None:
+    def behind_work(self, call: Call, before: Call = NOTHING) -> tuple[float] | None:
         """Return the time between events around a call, behind device work that outlasts the call.
 
         Args:
@@ -104,16 +102,16 @@ class Timers:
             self._blocker_us = min(2 * self._blocker_us, LONGEST_QUEUE_US)
         return None
 
-    def replay(self, call: Callable[[], object]) -> Callable[[], object]:
+    def replay(self, call: Call) -> Call:
         """Return the replay of a graph of one call."""
         return captured(self.port, call, 1).replay
 
-    def graph_slope(self, call: Callable[[], object]) -> Callable[[], tuple[float]]:
+    def graph_slope(self, call: Call) -> Callable[[], tuple[float]]:
         """Return a function that measures the time one more captured call adds to a replay."""
         slope = GraphSlope(self.port, call)
         return lambda: (slope.sample_us(replays=1),)
 
-    def delayed(self, call: Callable[[], object], delay_us: float) -> Callable[[], object]:
+    def delayed(self, call: Call, delay_us: float) -> Call:
         """Return the call with a delay before it that keeps the host busy."""
         now_ns, delay_ns = self.clock.now_ns, round(delay_us * 1e3)
 

@@ -17,7 +17,7 @@ from bt_bench.worker.measuring.calibration.copies import (
 )
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute, launch_routes
 from bt_bench.worker.measuring.device_kernels import CacheReader, launch_null, launch_spin
-from bt_bench.worker.measuring.ports import DevicePort
+from bt_bench.worker.measuring.ports import Call, DevicePort
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class DeviceWork:
         copied_bytes: the sizes that fit into memory, rising.
     """
 
-    launch_null: Callable[[], object]
+    launch_null: Call
     launch_spin: Callable[[int], object]
-    read: Callable[[], object]
+    read: Call
     read_bytes: int
     l2_bytes: int
     flushed_bytes: int

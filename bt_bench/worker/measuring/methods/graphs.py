@@ -7,13 +7,12 @@ therefore captured again, and replayed before anything else is published.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from bt_bench.results import LaunchPath, Method, Plan, Quantity, RoundKind
 from bt_bench.worker.checking.check import Spoil
 from bt_bench.worker.measuring.launch_paths import supports, use
-from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.probes import eager_series
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import GraphSlope, between_events, captured, host_times
@@ -94,7 +93,7 @@ def _sample(
     return (host_us, step_us, event_us, slope_us)
 
 
-def run_captured(device: DevicePort, call: Callable[[], object], spoil: Spoil) -> object:
+def run_captured(device: DevicePort, call: Call, spoil: Spoil) -> object:
     """Make a call by capturing and replaying it, and return the captured call's result.
 
     Each replay must do all of the work, so the last one has to restore the spoilt result.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,7 @@ from bt_bench.worker.measuring.methods.device_times import (
     settings_of,
     times_ns,
 )
-from bt_bench.worker.measuring.ports import Clock, DevicePort
+from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import Turn, Turns, Window
@@ -243,7 +243,7 @@ def _session(
     busy: list[bool] = []  # per range
     with profiler_session(device.synchronize) as session:
         for window, setting, turn in todo:
-            ahead: list[Callable[[], object]] = []
+            ahead: list[Call] = []
             if setting.l2 is Cache.COLD:
                 ahead.append(device.flush_l2)
             if setting.load is Load.BUSY:
