@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -226,8 +226,7 @@ def _set_up(
             instances = build_instances(of_arms, workload, plan, bench.device)
             inputs = inputs_on(bench.device, workload)
             built[key] = Window(unit.case.name, instances, inputs, unit.operation)
-        shared = built[key]
-        window = Window(shared.case, shared.instances, shared.steps, unit.operation)
+        window = replace(built[key], operation=unit.operation)
         ready.append(_Unit(unit, window, _probes(unit, plan, bench)))
     return ready
 

@@ -58,12 +58,7 @@ def host_time_in_a_row(clock: Clock, call: Call, count: int, wait: Call = NOTHIN
 
 
 def host_time_restaging(
-    clock: Clock,
-    call: Call,
-    count: int,
-    wait: Call,
-    stage: Call,
-    undo: Call,
+    clock: Clock, call: Call, count: int, wait: Call, stage: Call, undo: Call
 ) -> float:
     """Return the same as `host_time_in_a_row` for calls that consume what `stage` stages.
 

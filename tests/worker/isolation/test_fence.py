@@ -14,18 +14,8 @@ import zipfile
 
 import pytest
 from support.repositories import write
+from support.sides import write_sides
 
-from bt_bench.protocol import default_suite
-
-# The methods are there, and `says` is what a test looks at.
-VARIANT = (
-    '"""A variant that nobody runs."""\n{head}\n\nclass Variant:\n'
-    + "".join(
-        f"    def {name}(self): ...\n"
-        for name in (*(each.method for each in default_suite().operations), "snapshot", "restore")
-    )
-    + "    @staticmethod\n    def says():\n        {body}\n"
-)
 WORKER = """\
 import json, os, sys
 from pathlib import Path
@@ -66,14 +56,7 @@ def trees(tmp_path):
     """Two trees with a helper, data and a variant; what the helper says is the tree's name."""
 
     def make(head="", body="return 0", **files):
-        for name in ("base", "head"):
-            top = tmp_path / name
-            texts = {
-                "mine/one.py": VARIANT.format(head=head, body=body),
-                "lib/helper.py": f"NAME = {name!r}\n",
-                "mine/data.json": json.dumps(name),
-            }
-            write(top, texts | {path: text.format(name=name) for path, text in files.items()})
+        write_sides(tmp_path, head, body, **files)
         return tmp_path
 
     return make

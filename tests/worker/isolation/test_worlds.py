@@ -8,16 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from support.repositories import write
+from support.sides import write_sides
 
-from bt_bench.protocol import default_suite
-
-METHODS = (*(each.method for each in default_suite().operations), "snapshot", "restore")
-VARIANT = (
-    '"""A variant that nobody runs."""\n{head}\n\nclass Variant:\n'
-    + "".join(f"    def {name}(self): ...\n" for name in METHODS)
-    + "    @staticmethod\n    def says():\n        {body}\n"
-)
 # What a worker does for a gate; each arm is asked three times, in turns.
 WORKER = """\
 import json, sys
@@ -112,13 +104,8 @@ def look(tmp_path, fork):
     """A function that runs a worker with all three arms of a variant and returns what they say."""
 
     def run(head="", body="return 0", order="base,head,control", **files):
-        for name in ("base", "head"):
-            texts = {
-                "mine/one.py": VARIANT.format(head=head, body=body),
-                "lib/helper.py": f"NAME = {name!r}\ncalls = []\n",
-                "mine/data.json": json.dumps(name),
-            }
-            write(tmp_path / name, texts | {p: t.format(name=name) for p, t in files.items()})
+        helper = {"lib/helper.py": "NAME = {name!r}\ncalls = []\n"}
+        write_sides(tmp_path, head, body, **helper, **files)
         tree = str(tmp_path / "head")
         code, said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
         assert code == 0, said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from bt_bench.config.load import load_config
 from bt_bench.results import Plan, ReasonCode
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import find_variants
-from bt_bench.worker.measuring import nvtx_ranges
 from bt_bench.worker.profiling import marked as process
 from bt_bench.worker.profiling.marking import (
     ANSWER_NAME,
@@ -58,7 +56,7 @@ BROKEN = MINE.replace('note("step")', 'raise ValueError("a broken step")')
 
 
 @pytest.fixture
-def notes(tmp_path, monkeypatch):
+def notes(tmp_path, monkeypatch, tell_ranges):
     """The file in which the variant, and the range around it, write down what happens."""
     path = tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(path))
@@ -67,13 +65,7 @@ def notes(tmp_path, monkeypatch):
         with path.open("a") as file:
             file.write(f"{text} ")
 
-    domain = SimpleNamespace(
-        get_category_id=lambda name: name,
-        get_event_attributes=lambda message, category: SimpleNamespace(message=message, payload=0),
-        push_range=lambda of: write(f"<{of.message}:{of.payload}"),
-        pop_range=lambda: write(">"),
-    )
-    monkeypatch.setattr(nvtx_ranges.nvtx, "get_domain", lambda name: domain)
+    tell_ranges(write)
     return path
 
 

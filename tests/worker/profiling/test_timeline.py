@@ -13,7 +13,6 @@ from bt_bench.protocol import build_workload
 from bt_bench.results import Plan, ReasonCode, Tracing
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters, Window
-from bt_bench.worker.measuring import nvtx_ranges
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.profiling import timeline
 from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
@@ -94,20 +93,14 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch):
+def machine(monkeypatch, tell_ranges):
     """A machine, in place of the real one."""
     made = Machine()
     monkeypatch.setattr(timeline, "direct_null", lambda: lambda: made.launch("null"))
     monkeypatch.setattr(timeline, "time", SimpleNamespace(time_ns=made.now_ns))
     monkeypatch.setattr(timeline, "MOST_STEPS", STEPS)
     monkeypatch.setattr(timeline, "PAIRS", 2)
-    domain = SimpleNamespace(
-        get_category_id=lambda name: name,
-        get_event_attributes=lambda message, category: SimpleNamespace(message=message, payload=0),
-        push_range=lambda of: made.log.append(f"<{of.message}:{of.payload}"),
-        pop_range=lambda: made.log.append(">"),
-    )
-    monkeypatch.setattr(nvtx_ranges.nvtx, "get_domain", lambda name: domain)
+    tell_ranges(made.log.append)
     return made
 
 
