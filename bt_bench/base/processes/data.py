@@ -111,9 +111,9 @@ def _described(value: Any, kind: type[Any]) -> tuple[Any, ...]:
         if _is_named_tuple(kind):
             return "named tuple", *_name(kind), tuple(value)
     # A derived class may be foreign: keep only the value of its base.
-    for base, tag in ((bool, "plain"), (int, "plain"), (float, "plain"), (str, "plain")):
+    for base in (bool, int, float, str):
         if isinstance(value, base):
-            return tag, base(value)
+            return "plain", base(value)
     for abstract, made in ((Mapping, dict), (Set, frozenset), (list, list), (tuple, tuple)):
         if isinstance(value, abstract):
             return "plain", made(value)
@@ -140,10 +140,6 @@ def _made_array(dtype: str, shape: tuple[int, ...], content: bytes, is_scalar: b
         raise NoDataError(f"an array of {kind}; expected numbers")
     array = np.frombuffer(content, kind).reshape(shape)
     return array[()] if is_scalar else array.copy()  # an array over bytes is read-only
-
-
-def _made_operation(name: str, traits: dict[str, Any]) -> Operation:
-    return Operation(name, **traits)
 
 
 def _made_enum(module: str, name: str, value: object) -> object:
@@ -179,7 +175,7 @@ _MADE: Mapping[str, Callable[..., object]] = {
     "enum": _made_enum,
     "model": _made_model,
     "named tuple": _made_named_tuple,
-    "operation": _made_operation,
+    "operation": lambda name, traits: Operation(name, **traits),
     "path": Path,
     "plain": lambda value: value,
 }

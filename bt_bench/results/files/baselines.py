@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from bt_bench.base import write_text
 from bt_bench.base.errors import UsageError, names_hint
 from bt_bench.results.files.compact import CompactCase, CompactResult
+from bt_bench.results.files.folders import FILE_NAME, file_name
 from bt_bench.results.run.nouns import Status
 
 FOLDER = "baselines"
 _SUFFIX = ".json"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
 
 def baseline_path(reports: Path, name: str) -> Path:
@@ -21,18 +20,13 @@ def baseline_path(reports: Path, name: str) -> Path:
     Raises:
         UsageError: for a name that cannot be a file name.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"baseline name {name!r} cannot be a file name; "
-            "expected up to 100 letters, digits and any of . _ + -"
-        )
-    return reports / FOLDER / f"{name}{_SUFFIX}"
+    return reports / FOLDER / file_name("baseline", name, _SUFFIX)
 
 
 def baseline_names(reports: Path) -> list[str]:
     """Return the names of the stored baselines, sorted."""
     paths = (reports / FOLDER).glob(f"*{_SUFFIX}")
-    return sorted(path.stem for path in paths if _NAME.fullmatch(path.stem))
+    return sorted(path.stem for path in paths if FILE_NAME.fullmatch(path.stem))
 
 
 def find_baseline(reports: Path, name: str) -> Path:

@@ -167,7 +167,7 @@ def parse_compact(text: str, name: str) -> CompactResult:
 
 def read_compact_run(folder: Path) -> list[CompactResult]:
     """Read all results of a run, the baseline first; see `reading.read_run`."""
-    return read_run_with(read_compact, lambda result: result.header, folder)
+    return read_run_with(read_compact, lambda result: result.header.variant.name, folder)
 
 
 def _parts(series: Series) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:

@@ -19,7 +19,7 @@ COMPARISON_NAME = "comparison.md"
 CONFIG_NAME = "config.yaml"
 LOCK_NAME = ".lock"
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 
 _SHOWN = 5  # most runs listed for a folder that holds runs but is not one
 
@@ -30,12 +30,21 @@ def result_name(variant: str) -> str:
     Raises:
         UsageError: for a variant whose name cannot be part of a file name.
     """
-    if not _FILE_NAME.fullmatch(variant):
+    return file_name("variant", variant, RESULT_SUFFIX)
+
+
+def file_name(what: str, name: str, suffix: str) -> str:
+    """Return the name of the file for something that a user has named.
+
+    Raises:
+        UsageError: for a name that cannot be part of a file name.
+    """
+    if not FILE_NAME.fullmatch(name):
         raise UsageError(
-            f"variant name {variant!r} cannot be a file name; "
+            f"{what} name {name!r} cannot be a file name; "
             "expected up to 100 letters, digits and any of . _ + -"
         )
-    return f"{variant}{RESULT_SUFFIX}"
+    return f"{name}{suffix}"
 
 
 @dataclass(frozen=True)

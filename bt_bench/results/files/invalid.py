@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from bt_bench.results.files.kinds import RESULT, Kind, kind_of_document
-from bt_bench.results.run.result import SCHEMA_VERSION, VariantResult
+from bt_bench.results.run.result import VariantResult
 
 _LISTS = re.compile(r"\[P*+(?:\[P*+\]P*+)*+\]".replace("P", r'[^]["]'))
 """Lists and nested lists without strings: most of a result's text, and free of keys."""
@@ -23,7 +23,6 @@ def describe_invalid(
     text: str,
     error: ValidationError,
     model: type[BaseModel] = VariantResult,
-    version: int = SCHEMA_VERSION,
     kind: Kind = RESULT,
 ) -> str:
     """Return the predicate of a sentence about the file: `is not JSON: …`.
@@ -32,7 +31,6 @@ def describe_invalid(
         text: content of the file.
         error: the error of parsing it as `model`.
         model: the expected type.
-        version: the current schema version of `model`.
         kind: the expected kind of document.
     """
     what = kind.name
@@ -48,9 +46,10 @@ def describe_invalid(
     if "schema_version" not in data:
         return f"is JSON, but not a {what} of bt-bench: it has no schema_version"
     found = data["schema_version"]
-    if found not in _versions(model, version):
+    if found not in _versions(model):
+        current = model.model_fields["schema_version"].default
         return (
-            f"has schema version {_shown(found)}; expected {version}. "
+            f"has schema version {_shown(found)}; expected {current}. "
             "Read it with the version of bt-bench that wrote it, or measure again"
         )
     missing = [key for key in model.model_fields if _is_missing(key, details)]
@@ -60,24 +59,20 @@ def describe_invalid(
     return f"is not a valid {what}: {_describe_detail(details[0], data)}{more}"
 
 
-def other_version(
-    text: str, error: ValidationError, version: int = SCHEMA_VERSION
-) -> object | None:
-    """Return the schema version of a text that was refused for it, else `None`."""
+def has_other_version(text: str, error: ValidationError) -> bool:
+    """Return whether a result was refused for its schema version."""
     if error.errors(include_url=False)[0]["type"] == "json_invalid":
-        return None
+        return False
     data = from_json(text)
     # Other kinds of files have versions of their own.
     if not isinstance(data, dict) or kind_of_document(data) not in (None, RESULT):
-        return None
-    found = data.get("schema_version")
-    return found if found not in _versions(VariantResult, version) else None
+        return False
+    return data.get("schema_version") not in (None, *_versions(VariantResult))
 
 
-def _versions(model: type[BaseModel], version: int) -> list[object]:
+def _versions(model: type[BaseModel]) -> tuple[object, ...]:
     """Return the schema versions that a model accepts: the current one, and earlier ones if any."""
-    annotation = model.model_fields["schema_version"].annotation
-    return [each for each in get_args(annotation) or (version,) if type(each) is int]
+    return get_args(model.model_fields["schema_version"].annotation)
 
 
 def repeated_key(text: str) -> str | None:

@@ -17,7 +17,7 @@ NounT = TypeVar("NounT", bound=Noun)
 
 
 def read_profile_file(
-    path: Path, file_name: str, model: type[NounT], version: int, kind: Kind, tool: str
+    path: Path, file_name: str, model: type[NounT], kind: Kind, tool: str
 ) -> NounT:
     """Read a file of a profile.
 
@@ -25,7 +25,6 @@ def read_profile_file(
         path: the file, or its folder.
         file_name: its name within a folder.
         model: its type.
-        version: the schema version that is read.
         kind: its kind of document, for messages.
         tool: the `--tool` of `bt-bench profile` that writes it.
 
@@ -42,5 +41,5 @@ def read_profile_file(
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        problem = describe_invalid(text, error, model, version, kind)
+        problem = describe_invalid(text, error, model, kind)
         raise UsageError(f"{name} {problem}") from None

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bt_bench.base import STDIN, name_of, no_collection, read_text
 from bt_bench.base.errors import OtherSchemaError, UsageError
 from bt_bench.results.files.folders import RunFolder
-from bt_bench.results.files.invalid import describe_invalid, other_version, repeated_key
+from bt_bench.results.files.invalid import describe_invalid, has_other_version, repeated_key
 from bt_bench.results.files.journals import journal_beside, lines_of, with_journal
 from bt_bench.results.files.writing import changed_meanwhile
 from bt_bench.results.run.case import CaseResult
@@ -135,9 +135,8 @@ def _refusal(text: str, name: str, error: Exception) -> UsageError:
     try:
         VariantResult.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as whole:
-        message = f"{name} {describe_invalid(text, whole)}"
-        version = other_version(text, whole)
-        return UsageError(message) if version is None else OtherSchemaError(message)
+        kind = OtherSchemaError if has_other_version(text, whole) else UsageError
+        return kind(f"{name} {describe_invalid(text, whole)}")
     return UsageError(f"{name} is not JSON: {error}")
 
 
@@ -156,12 +155,12 @@ def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[Varian
 
     A run that has just begun has no results.
     """
-    return read_run_with(read_result, lambda result: result, folder, order)
+    return read_run_with(read_result, lambda result: result.variant.name, folder, order)
 
 
 def read_run_with(
     read: Callable[[Path], Read],
-    header_of: Callable[[Read], VariantResult],
+    variant_of: Callable[[Read], str],
     folder: RunFolder | Path,
     order: Sequence[str] = (),
 ) -> list[Read]:
@@ -174,15 +173,13 @@ def read_run_with(
                 f"{path} is not a regular file; expected a result file (<variant>.json)"
             )
         result = read(path)
-        variant = header_of(result).variant.name
+        variant = variant_of(result)
         if path != run.result_path(variant):
             raise UsageError(
                 f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
             )
         results[variant] = result
-    return in_order(
-        [results[name] for name in sorted(results)], lambda r: header_of(r).variant.name, order
-    )
+    return in_order([results[name] for name in sorted(results)], variant_of, order)
 
 
 def in_order(

@@ -55,7 +55,7 @@ def read_census(path: Path | str) -> StaticCensus:
         # Strict, or else "1" would be read as a number.
         census = StaticCensus.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
-        problem = describe_invalid(text, error, StaticCensus, STATIC_SCHEMA_VERSION, CENSUS)
+        problem = describe_invalid(text, error, StaticCensus, CENSUS)
         raise UsageError(f"{name} {problem}") from None
     if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")

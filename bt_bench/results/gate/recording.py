@@ -156,7 +156,7 @@ def read_recording(path: Path | str) -> Recording:
     try:
         recording = Recording.model_validate_json(text, strict=True, context=_context(text))
     except ValidationError as error:
-        what = describe_invalid(text, error, Recording, SCHEMA_VERSION, RECORDING)
+        what = describe_invalid(text, error, Recording, RECORDING)
         raise UsageError(f"{name} {what}") from None
     if (repeated := repeated_key(text)) is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")

@@ -240,6 +240,4 @@ def read_counters(path: Path) -> Counters:
     Raises:
         UsageError: if it cannot be read or is invalid; names the problem.
     """
-    return read_profile_file(
-        path, COUNTERS_NAME, Counters, COUNTERS_SCHEMA_VERSION, COUNTERS, "ncu"
-    )
+    return read_profile_file(path, COUNTERS_NAME, Counters, COUNTERS, "ncu")

@@ -92,10 +92,9 @@ class TracedSteps(Noun):
     @model_validator(mode="after")
     def _has_a_sample_of_each_step(self) -> Self:
         _check_lengths(len(self.host_us), step_us=self.step_us, turns=self.turns)
-        for call in self.calls:
-            _check_lengths(len(self.host_us), start_us=call.start_us, end_us=call.end_us)
+        for timed in (*self.calls, *self.operations):
+            _check_lengths(len(self.host_us), start_us=timed.start_us, end_us=timed.end_us)
         for operation in self.operations:
-            _check_lengths(len(self.host_us), start_us=operation.start_us, end_us=operation.end_us)
             known = {"queued_us": operation.queued_us, "submitted_us": operation.submitted_us}
             given = {name: values for name, values in known.items() if values is not None}
             _check_lengths(len(self.host_us), **given)
@@ -204,6 +203,4 @@ def read_timeline(path: Path) -> Timeline:
     Raises:
         UsageError: if it cannot be read or is invalid; names the problem.
     """
-    return read_profile_file(
-        path, TIMELINE_NAME, Timeline, TIMELINE_SCHEMA_VERSION, TIMELINE, "timeline"
-    )
+    return read_profile_file(path, TIMELINE_NAME, Timeline, TIMELINE, "timeline")

@@ -86,7 +86,4 @@ class Calibration(Noun):
 
     def samples(self, name: str) -> list[float] | None:
         """Return the samples of a figure, or `None` if it was not taken."""
-        for figure in self.figures:
-            if figure.name == name:
-                return figure.samples
-        return None
+        return next((figure.samples for figure in self.figures if figure.name == name), None)

@@ -238,10 +238,7 @@ class CaseResult(Noun):
 
     def measurement(self, series: Series) -> Measurement | None:
         """Return the measurement of a series, or `None` if it was not taken."""
-        for measurement in self.measurements:
-            if measurement.series == series:
-                return measurement
-        return None
+        return next((each for each in self.measurements if each.series == series), None)
 
 
 class Crash(Noun):

@@ -124,15 +124,9 @@ def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
 
 def metric_of(series: Series) -> Metric:
     """Return the metric of a series, under its short name."""
-    conditions: list[str] = []
-    if series.launch_path is not LaunchPath.JIT:
-        conditions.append(series.launch_path)
-    if series.load is not Load.IDLE:
-        conditions.append(series.load)
-    if series.l2 is not Cache.HOT:
-        conditions.append(series.l2)
-    if series.method is not method_of(series.quantity, series.launch_path):
-        conditions.append(series.method)
+    given = series.launch_path, series.load, series.l2, series.method
+    usual = LaunchPath.JIT, Load.IDLE, Cache.HOT, method_of(series.quantity, series.launch_path)
+    conditions = [each for each, default in zip(given, usual, strict=True) if each is not default]
     return Metric(
         name="/".join([series.quantity, *conditions]),
         unit="us",
@@ -192,17 +186,14 @@ def _sum_named(name: str) -> Metric:
     names = [term.strip() for term in name.split(PLUS)]
     if not all(names):
         raise UsageError(f"metric {name!r} has an empty term; expected names of times around '+'")
-    terms = []
+    by_place: dict[tuple[int, ...], Metric] = {}
     for term in map(metric_named, names):
         if term.series is None:
             raise UsageError(f"metric {name!r}: {term.name} is counted; expected a sum of times")
-        terms.append((place_of(term.series), term))
-    if len(set(terms)) < len(terms):
+        by_place[place_of(term.series)] = term
+    if len(by_place) < len(names):
         raise UsageError(f"metric {name!r} has a term twice; expected each term once")
-    return _sum(tuple(term for _, term in sorted(terms, key=lambda each: each[0])))
-
-
-def _sum(terms: tuple[Metric, ...]) -> Metric:
+    terms = tuple(by_place[place] for place in sorted(by_place))
     return Metric(
         name=PLUS.join(term.name for term in terms),
         unit=terms[0].unit,

@@ -193,14 +193,8 @@ def _name(series: Series) -> str:
 
 def _uneven(path: str, log: RoundLog) -> Iterator[str]:
     """Yield a problem for each list of the log that is not as long as `kind`."""
-    lists: dict[str, Sequence[object]] = {
-        "instance": log.instance,
-        "place": log.place,
-        "seconds": log.seconds,
-        "sm_clock_mhz": log.sm_clock_mhz,
-        "discarded": log.discarded,
-    }
-    for name, values in lists.items():
+    for name in ("instance", "place", "seconds", "sm_clock_mhz", "discarded"):
+        values: list[object] = getattr(log, name)
         if len(values) != len(log.kind):
             yield f"{path}.{name} has {len(values)} rounds; expected {len(log.kind)}, as kind has"
 
