@@ -5,7 +5,6 @@ from __future__ import annotations
 from bt_bench.base import format_bytes
 from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.sides import RoundsRequest
-from bt_bench.runs.gate.wanted import round_plan
 from bt_bench.worker import Hello, available_bytes
 
 MAX_WORKERS = 24
@@ -21,10 +20,8 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
         UsageError: if not even one fits into memory.
     """
     spec = request.spec
-    series = [metric.series for of in request.metrics.values() for metric in of]
-    plan = round_plan(spec.plan, [one for one in series if one is not None], 0)
     needed = sum(case.parameters.num_bytes() for case in spec.cases)
-    needed *= STATES_OF_INSTANCE * plan.instances * len(request.variants)
+    needed *= STATES_OF_INSTANCE * request.plan().instances * len(request.variants)
     if shared:
         needed *= len(request.sides)
     on_gpu = hello.device == "cuda"

@@ -8,7 +8,6 @@ from bt_bench.base.names import kind_of
 from bt_bench.runs.estimate import duration_text, estimate_gate_seconds
 from bt_bench.runs.gate.capacity import workers_of
 from bt_bench.runs.gate.sides import RoundsRequest
-from bt_bench.runs.gate.wanted import round_plan
 
 
 def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
@@ -21,15 +20,13 @@ def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
     """
     known = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
-    timed = {operation: metrics for operation, metrics in request.metrics.items() if metrics}
-    series = [metric.series for metrics in timed.values() for metric in metrics]
-    plan = round_plan(request.spec.plan, [each for each in series if each is not None], 0)
-    spec = request.spec.model_copy(update={"operations": [*timed]})
+    timed = [operation for operation, metrics in request.metrics.items() if metrics]
+    spec = request.spec.model_copy(update={"operations": timed})
     texts = [
         duration_text(
             estimate_gate_seconds(
                 spec,
-                plan,
+                request.plan(),
                 len(request.variants),
                 kind_of(request.device),
                 rounds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -203,7 +203,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         failures = failures | source.failures
         fallbacks = fallback_texts(hello.environment.helpers)
         warnings = [*fallbacks, *warnings, *source.warnings]
-    judged = _whole(request, prepared, same, failures, lacking, launched, measured)
+    judged = _whole(request, prepared, same, failures, lacking, launched, timed, measured)
     return replace(
         judged,
         subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
@@ -276,11 +276,8 @@ def _spec_for(request: GateRequest) -> SweepSpec:
     staging = load_suite(spec.suite).staging
     if kind_of(request.device) == "cuda" or staging is None:
         return spec
-    return spec.model_copy(update={"operations": _with_staging(spec.operations, staging)})
-
-
-def _with_staging(operations: Iterable[Operation], staging: Operation) -> list[Operation]:
-    return list(dict.fromkeys([staging, *operations]))
+    operations = list(dict.fromkeys([staging, *spec.operations]))
+    return spec.model_copy(update={"operations": operations})
 
 
 def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
@@ -331,12 +328,13 @@ def _whole(
     failures: Mapping[Culprit, str],
     lacking: Lacking,
     launched: Launched,
+    timed: Sequence[Subject],
     measured: Judged | None,
 ) -> Judged:
     """Return all judgements in the order of the config, timed or not."""
     rounds = prepared.rounds
     judged = measured or Judged(_title(request), request.base.label, (), (), ())
-    found = {_place(judgement): judgement for judgement in judged.judgements}
+    found = dict(zip(timed, judged.judgements, strict=True))
     judgements = []
     labels = {request.base.label, request.head.label}
     for subject in _all_subjects(request.spec, rounds):
@@ -359,7 +357,7 @@ def _whole(
             counts = launched[subject.variant, subject.operation, subject.case]
             judgements.append(_counted(request, subject, counts))
         elif not lacks:
-            judgements.append(found[_place_of(request, subject)])
+            judgements.append(found[subject])
     for subject in _lost_subjects(request):
         verdict = Verdict.MISSING, Cause.NO_CASE, LOST_FROM_CONFIG
         judgements.append(_unmeasured(request, subject, *verdict))
@@ -433,15 +431,6 @@ def _lost_subjects(request: GateRequest) -> list[Subject]:
         for operation, case, variant in places
         for metric in metrics[operation]
     ]
-
-
-def _place(judgement: Judgement) -> tuple[Operation, str, str, str]:
-    return judgement.operation, judgement.case, judgement.other, judgement.metric
-
-
-def _place_of(request: GateRequest, subject: Subject) -> tuple[Operation, str, str, str]:
-    other = f"{subject.variant}@{request.head.label}"
-    return subject.operation, subject.case, other, subject.metric
 
 
 def _unmeasured(

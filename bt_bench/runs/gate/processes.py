@@ -31,7 +31,6 @@ from bt_bench.runs.gate.sides import (
     noticing,
     started,
 )
-from bt_bench.runs.gate.wanted import round_plan
 from bt_bench.runs.progress import Progress
 from bt_bench.worker import (
     Ahead,
@@ -224,12 +223,7 @@ class ProcessRounds:
 
     def _start(self, stack: ExitStack, crew: _Crew) -> Supervisor:
         request = self._request
-        series = [metric.series for metrics in request.metrics.values() for metric in metrics]
-        plan = round_plan(
-            request.spec.plan,
-            [one for one in series if one is not None],
-            self._rng.randrange(2**31),
-        )
+        plan = request.plan(self._rng.randrange(2**31))
         ahead = Ahead(PrepareRound(self._units(crew)), tuple(crew.arm_names))
         arms = tuple(
             ArmSetup(_arm_name(entry.name, arm), entry, arm.value, request.sides[arm].isolation)

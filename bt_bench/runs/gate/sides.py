@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from bt_bench.analysis import crash_text
 from bt_bench.base.errors import UsageError
@@ -17,10 +18,12 @@ from bt_bench.results import (
     LaunchCensus,
     Method,
     Metric,
+    Plan,
     ReasonCode,
     Subject,
 )
 from bt_bench.runs.check import check_conformance
+from bt_bench.runs.gate.wanted import round_plan
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker import (
@@ -121,6 +124,12 @@ class RoundsRequest:
             for metric in metrics
             if not metric.exact
         ]
+
+    def plan(self, seed: int = 0) -> Plan:
+        """Return the plan of a process-round with a seed; it has the wanted conditions alone."""
+        metrics = chain.from_iterable(self.metrics.values())
+        series = [metric.series for metric in metrics if metric.series is not None]
+        return round_plan(self.spec.plan, series, seed)
 
     @property
     def counted(self) -> tuple[Operation, ...]:

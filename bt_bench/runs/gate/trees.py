@@ -170,9 +170,10 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
     top = _top_of(seen[0] if seen else start)
     outer = None if not seen else _outer_top(start, top)
     if outer is not None:
+        option = "--kernels" if folders else "--suite"
         raise UsageError(
-            f"{_option(folders)} {seen[0]}: is in {top}, a repository of its own within {outer}, "
-            "such as a submodule; run the gate there, or track the folder in the outer one"
+            f"{option} {seen[0]}: is in {top}, a repository of its own within {outer}, such as a "
+            "submodule; run the gate there, or track the folder in the outer one"
         )
     root, own = _told_apart([_place_in(folder, top) for folder in folders], top, package)
     if suite.folder is not None:
@@ -232,10 +233,6 @@ def _place_in(folder: Path, top: Path, what: str = "--kernels") -> Path:
             "repository"
         )
     return place
-
-
-def _option(folders: Sequence[Path]) -> str:
-    return "--kernels" if folders else "--suite"
 
 
 def place_below(path: Path, top: Path) -> Path | None:

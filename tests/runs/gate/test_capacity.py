@@ -48,15 +48,13 @@ def test_a_worker_holds_the_variants_and_their_snapshots_of_each_side_that_it_ha
     Beside them, a process takes 0.5 GiB on the CPU.
     """
     cases = [SimpleNamespace(parameters=SimpleNamespace(num_bytes=lambda n=n: n)) for n in SIZES]
-    plan = Plan(instances=1)
     request = SimpleNamespace(
-        spec=SimpleNamespace(plan=plan, cases=cases),
-        metrics={},
+        spec=SimpleNamespace(cases=cases),
+        plan=lambda: Plan(instances=1),
         variants=["one", "two"],
         sides=dict.fromkeys(GateArm),
         workers=None,
     )
-    monkeypatch.setattr(capacity, "round_plan", lambda plan, *_: plan)
     monkeypatch.setattr(capacity, "available_bytes", lambda _: 10 * (12 * GIB + GIB // 2))
     hello = Hello("cpu", make_environment("cpu", cpu_affinity=64), None)
     assert capacity.num_workers(request, hello, shared=shared) == workers
