@@ -132,7 +132,8 @@ def _behind(path: Path, name: str, seen: frozenset[Path]) -> Iterator[tuple[str,
 
 def _is_same(old: Part, new: Part) -> bool:
     (before, commit), (after, other) = old, new
-    # A folder that both lead to is not listed by each side for the other.
+    # One file is the same as itself, even if it cannot be read. Two folders count as the same here:
+    # the files in them are compared under names of their own.
     return commit == other and (real_path(before) == real_path(after) or same_bytes(before, after))
 
 
