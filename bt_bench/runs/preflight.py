@@ -38,21 +38,14 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
         copies = max(measuring, num_arms * paths) + COPIES_OF_REFERENCE
         needed = case.parameters.num_bytes() * copies
         if available is not None and needed > available:
+            advice = load_suite(spec.suite).memory_advice
             raise UsageError(
                 f"case {case.name!r} would need {format_bytes(needed)} of memory for "
-                f"{spec.plan.instances} instances of {_arms(num_arms, spec)}; "
-                f"{format_bytes(available)} are available. "
-                f"{_capitalized(load_suite(spec.suite).memory_advice)}, use fewer variants or "
-                "plan.instances, or leave it out with -k"
+                f"{spec.plan.instances} instances of {num_arms} variants"
+                f"{' and the control' * spec.plan.control}; "
+                f"{format_bytes(available)} are available. {advice[:1].upper()}{advice[1:]}, use "
+                "fewer variants or plan.instances, or leave it out with -k"
             )
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _arms(num_arms: int, spec: SweepSpec) -> str:
-    return f"{num_arms} variants" + (" and the control" if spec.plan.control else "")
 
 
 def check_resumable(

@@ -125,7 +125,7 @@ def take_counters(
         read = read_variants(module, report, marked.ranges, CALLS, most) if marked.ranges else []
         size = report.stat().st_size if report.is_file() else 0
         kept = report.read_bytes() if 0 < size <= MOST_REPORT_BYTES else None
-    counters = _counters(request, ncu, marked, _full(request, marked, read), kept is not None)
+    counters = _counters(request, ncu, marked, read, kept is not None)
     return TakenCounters(counters, kept, size)
 
 
@@ -214,23 +214,17 @@ def _marked(
     return accepted(answer)
 
 
-def _full(
-    request: CountersRequest, marked: Marked, read: Sequence[VariantCounters]
-) -> list[VariantCounters]:
-    """Return all variants in the requested order."""
-    found = {variant.name: variant for variant in read}
-    for name, reason in marked.failures.items():
-        found[name] = VariantCounters(name=name, reason=reason)
-    return [found[arm.name] for arm in request.setup.arms]
-
-
 def _counters(
     request: CountersRequest,
     ncu: Ncu,
     marked: Marked,
-    variants: list[VariantCounters],
+    read: Sequence[VariantCounters],
     has_report: bool,
 ) -> Counters:
+    """Return the counters of all variants, in the requested order."""
+    found = {variant.name: variant for variant in read}
+    for name, reason in marked.failures.items():
+        found[name] = VariantCounters(name=name, reason=reason)
     return Counters(
         config=request.config,
         case=request.case.name,
@@ -245,5 +239,5 @@ def _counters(
         l2=request.l2,
         calls=CALLS,
         report=NCU_REPORT_NAME if has_report else None,
-        variants=variants,
+        variants=[found[arm.name] for arm in request.setup.arms],
     )

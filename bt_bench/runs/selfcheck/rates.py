@@ -6,7 +6,7 @@ They go through the same `run_gate` as a live gate's rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -128,6 +128,10 @@ class Rate:
         """Wilson's interval at 95 %; `None` without trials."""
         return wilson_interval(self.times, self.trials) if self.trials else None
 
+    def reaches(self, least: float) -> bool:
+        """Return whether the share is known, and at least as large."""
+        return self.share is not None and self.share >= least
+
 
 def rate_of(hits: Sequence[bool]) -> Rate:
     """Return the rate of true values."""
@@ -153,12 +157,6 @@ class Trial:
     judgement: Judgement
     apart: bool
     found: dict[Slowdown, bool]
-
-    @property
-    def margin(self) -> float | None:
-        """The margin of the figure in the gate of equal code; `None` if it had none."""
-        evidence = self.judgement.evidence
-        return evidence.needed if evidence else None
 
 
 @dataclass(frozen=True)
@@ -249,8 +247,7 @@ class Selfcheck:
             text = spelled(rate)
             if detection and slowdown.kind is Kind.ASKED:
                 text += f"; of gates that said they would: {spelled(detection.able)}"
-            kept = rate.share is not None and rate.share >= least
-            yield Promise(name, what, text, kept)
+            yield Promise(name, what, text, rate.reaches(least))
         margin = self.long_margin
         yield Promise(
             "margin",
@@ -262,9 +259,8 @@ class Selfcheck:
     def _of_apart(self) -> Iterator[Promise]:
         for factor, least in LEAST_FOUND.items():
             found = self.worst(factor)
-            kept = found.share is not None and found.share >= least
             what = f"measured apart, slower by {factor} x margin: at least {least:.0%} are found"
-            yield Promise(f"found_{factor}_margins", what, spelled(found), kept)
+            yield Promise(f"found_{factor}_margins", what, spelled(found), found.reaches(least))
 
 
 def _percent(share: float) -> str:
@@ -405,23 +401,17 @@ def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Dete
     metrics = dict.fromkeys(sorted(trial.subject.metric for trial in trials))
     promised = set(metrics) & set(PROMISED) or set(metrics)
     counted = [trial for trial in trials if apart or trial.subject.metric in promised]
+
+    def rate(among: Iterable[Trial]) -> Rate:
+        return rate_of([trial.found[slowdown] for trial in among])
+
     return Detection(
         slowdown,
         apart,
-        rate_of([trial.found[slowdown] for trial in counted]),
-        rate_of([trial.found[slowdown] for trial in counted if _said(slowdown, trial)]),
-        {
-            factor: rate_of(
-                [trial.found[slowdown] for trial in counted if _is_beyond(slowdown, trial, factor)]
-            )
-            for factor in FACTORS
-        },
-        {
-            metric: rate_of(
-                [trial.found[slowdown] for trial in trials if trial.subject.metric == metric]
-            )
-            for metric in metrics
-        },
+        rate(counted),
+        rate(trial for trial in counted if _said(slowdown, trial)),
+        {f: rate(trial for trial in counted if _is_beyond(slowdown, trial, f)) for f in FACTORS},
+        {m: rate(trial for trial in trials if trial.subject.metric == m) for m in metrics},
     )
 
 
@@ -438,7 +428,7 @@ def _is_beyond(slowdown: Slowdown, trial: Trial, factor: int) -> bool:
 
     Without a known margin, only slowdowns given as a multiple of it can reach it.
     """
-    share, margin = slowdown.share(trial.judgement), trial.margin
-    if margin is None or share is None:
+    share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
+    if share is None or evidence is None:
         return slowdown.kind is Kind.OF_MARGIN and slowdown.amount >= factor
-    return share >= factor * margin * (1 - _ROUNDING)
+    return share >= factor * evidence.needed * (1 - _ROUNDING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -52,54 +52,46 @@ def selfcheck_document(result: Selfcheck, facts: tuple[str, ...]) -> Document:
             for promise in result.promises()
         )
     )
-    paired = [each for each in result.detections if not each.apart]
-    apart = [each for each in result.detections if each.apart]
-    tables = [_paired_table(paired), _metrics_table(paired)] if paired else []
-    tables += [_apart_table(apart)] if apart else []
     return Document(
         "Selfcheck of the gate",
         facts,
         (
             Section("Equal code", (Table(("", "share of gates"), equal, 1),)),
-            Section("Slowed code", tuple(tables)),
+            Section("Slowed code", tuple(_tables(result.detections))),
             Section("Promises", (promises,)),
         ),
     )
 
 
-def _paired_table(detections: Sequence[Detection]) -> Table:
-    columns = ("One figure slower by", "found", "where the gate said so")
-    rows = tuple(
-        (Cell(each.slowdown.label), Cell(_brief(each.found)), Cell(_brief(each.able)))
-        for each in detections
-    )
-    return Table(columns, rows, 1)
-
-
-def _metrics_table(detections: Sequence[Detection]) -> Table:
-    metrics = list(dict.fromkeys(metric for each in detections for metric in each.metrics))
-    columns = ("Found, by metric", *metrics)
-    rows = tuple(
-        (
-            Cell(each.slowdown.label),
-            *(Cell(_brief(each.metrics.get(metric, Rate(0, 0)))) for metric in metrics),
+def _tables(detections: Sequence[Detection]) -> Iterator[Table]:
+    """Yield the tables of slowdowns, of figures that share a process and of the others."""
+    paired = [each for each in detections if not each.apart]
+    apart = [each for each in detections if each.apart]
+    if paired:
+        columns = ("One figure slower by", "found", "where the gate said so")
+        yield _table(columns, paired, lambda each: (each.found, each.able))
+        metrics = list(dict.fromkeys(metric for each in paired for metric in each.metrics))
+        yield _table(
+            ("Found, by metric", *metrics),
+            paired,
+            lambda each: [each.metrics.get(metric, Rate(0, 0)) for metric in metrics],
         )
-        for each in detections
-    )
-    return Table(columns, rows, 1)
-
-
-def _apart_table(detections: Sequence[Detection]) -> Table:
-    columns = (
-        *("One figure that was measured apart slower by", "found"),
-        *(f"where >= {factor} x margin" for factor in FACTORS),
-    )
-    rows = tuple(
-        (
-            Cell(each.slowdown.label),
-            Cell(_brief(each.found)),
-            *(Cell(_brief(each.beyond[factor])) for factor in FACTORS),
+    if apart:
+        factors = (f"where >= {factor} x margin" for factor in FACTORS)
+        yield _table(
+            ("One figure that was measured apart slower by", "found", *factors),
+            apart,
+            lambda each: (each.found, *(each.beyond[factor] for factor in FACTORS)),
         )
+
+
+def _table(
+    columns: tuple[str, ...],
+    detections: Sequence[Detection],
+    rates: Callable[[Detection], Iterable[Rate]],
+) -> Table:
+    rows = tuple(
+        (Cell(each.slowdown.label), *(Cell(_brief(rate)) for rate in rates(each)))
         for each in detections
     )
     return Table(columns, rows, 1)
