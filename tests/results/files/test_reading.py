@@ -131,10 +131,6 @@ def test_a_lock_that_its_owner_took_away_meanwhile_is_taken_anew(
     assert not path.exists()
 
 
-def make_fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def make_link(path: Path) -> None:
     path.symlink_to("../theirs")
 
@@ -144,7 +140,7 @@ def make_dangling(path: Path) -> None:
 
 
 PLANTED = [(make_link, "a symbolic link"), (make_dangling, "a symbolic link")]
-PLANTED += [(make_fifo, "a FIFO"), (Path.mkdir, "a folder")]
+PLANTED += [(os.mkfifo, "a FIFO"), (Path.mkdir, "a folder")]
 
 
 @pytest.mark.timeout(60)
@@ -180,7 +176,7 @@ def test_a_lock_that_a_killed_run_left_is_taken_with_what_is_in_it(folder: RunFo
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("plant", [make_link, make_fifo])
+@pytest.mark.parametrize("plant", [make_link, os.mkfifo])
 def test_a_journal_is_a_regular_file(folder: RunFolder, plant: Callable[[Path], None]) -> None:
     path = write_result(folder, make_result())
     (folder.path / "../theirs").write_text("theirs")
@@ -194,7 +190,7 @@ def test_a_journal_is_a_regular_file(folder: RunFolder, plant: Callable[[Path], 
 
 @pytest.mark.timeout(60)
 def test_a_result_of_a_run_is_no_fifo(folder: RunFolder) -> None:
-    make_fifo(folder.result_path("baseline"))
+    os.mkfifo(folder.result_path("baseline"))
     with pytest.raises(UsageError, match=r"baseline\.json is not a regular file"):
         read_run(folder)
 

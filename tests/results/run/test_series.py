@@ -35,7 +35,6 @@ def test_series_are_sorted_by_quantity_then_by_condition() -> None:
 def test_figures_of_a_case() -> None:
     case = make_case(samples={STEP: [[1.0, 10.0], [3.0, 30.0], [2.0, 20.0]]}, num_steps=2)
     medians = step_medians_of(case, STEP)
-    assert medians is not None
     assert medians.tolist() == [2.0, 20.0]
     assert typical_us(case, STEP) == 11.0
     assert typical_us(case, series_of(Quantity.HOST_US)) is None
@@ -62,7 +61,6 @@ def test_the_line_of_a_method_goes_through_the_medians() -> None:
     )
     calibration = make_calibration().model_copy(update={"lines": [line]})
     found = method_line(calibration, Method.PROFILER)
-    assert found is not None
     assert (found.gradient, found.intercept) == (pytest.approx(1.0), pytest.approx(0.6))
     assert method_line(calibration, Method.EVENTS) is None
     assert method_line(None, Method.EVENTS) is None

@@ -29,8 +29,6 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
         hello = Hello("cpu", make_environment("cpu", cpu_affinity=cores), None)
         return ProcessRounds(request, request.subjects, hello, Quiet()).workers
 
-    for name in ("1-100-None", "16-100-None", "16-2-None", "16-2-7", "16-0.1-None"):
-        (tmp_path / name).mkdir()
     assert workers(1, 100) == 2
     assert workers(16, 100) == 24
     assert 2 <= workers(16, 2) <= 4

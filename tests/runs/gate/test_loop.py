@@ -50,7 +50,6 @@ def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
     assert (outcome.rounds, outcome.looks) == (32, 3)
     (finding,) = outcome.judged.judgements
     assert finding.verdict is Verdict.INCONCLUSIVE
-    assert finding.evidence is not None
     assert finding.evidence.observations == 32
 
 
@@ -65,7 +64,6 @@ def test_what_is_measured_apart_is_the_same_once_its_noise_leaves_room(
     assert finding.verdict is (Verdict.SAME if shown else Verdict.INCONCLUSIVE)
     assert 12 < outcome.rounds <= 32
     (first,) = gate(replay(rounds[:12]), apart={"fused": "it sets a flag"}).judged.judgements
-    assert first.evidence is not None
     assert first.evidence.needed > first.evidence.margin.share
 
 
@@ -115,7 +113,6 @@ def test_noise_that_may_hide_a_slowdown_has_one_more_look() -> None:
     assert outcome.rounds % 4 == 0
     assert [look.last for look in seen] == [False, False, True]
     power = outcome.judged.power
-    assert power is not None
     assert not power.falls_short
     assert power.worst_share < 0.05
     assert outcome.judged.facts[0] == power.sentence
@@ -132,7 +129,6 @@ def test_that_look_has_a_limit(limit: int | None, rounds: int) -> None:
     outcome = run_gate(replay(noisy(0.05)), plan, Rules())
     assert outcome.rounds == rounds
     power = outcome.judged.power
-    assert power is not None
     assert power.falls_short
     assert (power.figures, power.short) == (1, 1)
     assert power.sentence not in outcome.judged.facts
@@ -142,7 +138,6 @@ def test_what_was_measured_apart_calls_for_no_look_more() -> None:
     plan = GatePlan((HOST,), looks=(12, 24), apart={"fused": "it sets a flag"})
     outcome = run_gate(replay(noisy(0.05)), plan, Rules())
     assert outcome.rounds == 24
-    assert outcome.judged.power is not None
     assert outcome.judged.power.noise.startswith("that base and head of fused were measured in")
     assert any("measured apart" in fact for fact in outcome.judged.facts)
 
@@ -151,7 +146,6 @@ def test_what_disturbed_the_machine_is_told() -> None:
     stranger = "another process was on the GPU in 3 of 24 rounds"
     plan = GatePlan((HOST,), looks=(12, 24))
     outcome = run_gate(replay(noisy(0.05)), plan, Rules(), disturbances=lambda: [stranger])
-    assert outcome.judged.power is not None
     assert f" Beside that, {stranger}. " in outcome.judged.power.sentence
 
 
@@ -216,16 +210,12 @@ def test_judgements() -> None:
     assert (slower.base, slower.other, slower.unit) == ("fused@main", "fused@topic", "us")
     assert (slower.key, slower.metric) == ("step/case", "host_us")
     assert slower.ratio == pytest.approx(1.1, rel=0.01)
-    assert slower.low is not None
-    assert slower.high is not None
-    assert slower.evidence is not None
     # Beyond the margin, and the interval shows it.
     assert 1 + slower.evidence.margin.share < slower.low < slower.ratio < slower.high
     overall = {(o.metric, o.base, o.other): o for o in judged.overall}
     of_fused = overall["host_us", "fused@main", "fused@topic"]
     ratios = [j.ratio for j in judged.judgements if j.other == "fused@topic" and j.ratio]
     assert (of_fused.cases, of_fused.ratio) == (2, pytest.approx(math.prod(ratios) ** 0.5))
-    assert of_fused.low is not None
     assert of_fused.low < of_fused.ratio
     of_plain = overall["host_us", "plain@main", "plain@topic"]
     assert (of_plain.cases, of_plain.low, of_plain.high) == (1, None, None)
@@ -235,8 +225,6 @@ def test_an_interval_within_the_margin_goes_with_same() -> None:
     judged = gate(replay(make_rounds(32, {HOST: (100.0, 100.5, 100.0)}))).judged
     (judgement,) = judged.judgements
     assert judgement.verdict is Verdict.SAME
-    assert judgement.low is not None
-    assert judgement.high is not None
     assert 1 / 1.02 < judgement.low < judgement.high < 1.02
 
 

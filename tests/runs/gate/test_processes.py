@@ -125,30 +125,21 @@ def test_a_variant_that_fails_beside_others_is_to_be_measured_apart(tmp_path, fa
     assert why in caught.value.reasons["second"]
 
 
-@pytest.mark.parametrize(("fault", "why"), FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "why"), [*FAULTS, ("import", "the variant file does not import")]
+)
 def test_a_variant_that_fails_alone_has_no_value_and_is_left_out(tmp_path, fault, why):
     request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": fault}}, workers=4)
     source = source_of(request, apart={"second": "it failed"})
     first, second = source.take(2)
-    assert {subject.variant for subject in first.values[GateArm.HEAD]} == {"first"}
+    for taken in (first, second):
+        assert {subject.variant for subject in taken.values[GateArm.HEAD]} == {"first"}
     assert {subject.variant for subject in first.values[GateArm.BASE]} == {"first", "second"}
     assert {subject.variant for subject in second.values[GateArm.BASE]} == {"first"}
     ((culprit, message),) = source.failures.items()
     assert culprit == ("second", None, None)
-    assert message.startswith("new: while ")
+    assert message.startswith("new: " if fault == "import" else "new: while ")
     assert why in message
-
-
-def test_a_variant_whose_import_fails_alone_is_left_out(tmp_path):
-    request = request_of(tmp_path, head={"second": {"us": 11.0, "fault": "import"}}, workers=4)
-    source = source_of(request, apart={"second": "it failed"})
-    first, second = source.take(2)
-    for taken in (first, second):
-        assert {subject.variant for subject in taken.values[GateArm.HEAD]} == {"first"}
-    ((culprit, message),) = source.failures.items()
-    assert culprit == ("second", None, None)
-    assert message.startswith("new: ")
-    assert message.endswith("the variant file does not import")
     assert multiprocessing.active_children() == []
 
 
