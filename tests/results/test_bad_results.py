@@ -16,8 +16,9 @@ from support.judgements import rich
 from support.scenarios import three_cases
 
 from bt_bench.base import files
-from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.errors import ExitCode, OtherSchemaError, UsageError
 from bt_bench.report.formats.json_format import render_json
+from bt_bench.results.files.compact import read_compact
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.kinds import CENSUS, KINDS, RECORDING, RESULT, kind_of_document
 from bt_bench.results.files.reading import read_result, result_schema
@@ -33,12 +34,21 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create_exact(tmp_path / "run")
 
 
+def _refused(path: Path) -> UsageError:
+    """The error with which both ways of reading refuse a file."""
+    with pytest.raises(UsageError) as full:
+        read_result(path)
+    with pytest.raises(UsageError) as quick:
+        read_compact(path)
+    assert (str(quick.value), quick.type) == (str(full.value), full.type)
+    return full.value
+
+
 def _reading(path: Path) -> str:
     """The message with which a file is refused, without its name."""
-    with pytest.raises(UsageError) as error:
-        read_result(path)
-    message = str(error.value)
-    assert error.value.exit_code is ExitCode.USAGE
+    error = _refused(path)
+    message = str(error)
+    assert error.exit_code is ExitCode.USAGE
     assert "\n" not in message
     assert message.count(str(path)) >= 1
     return message.replace(f"{path} ", "", 1)
@@ -71,6 +81,8 @@ def test_a_path_through_a_file(tmp_path: Path) -> None:
         (b"[1, 2]", "is JSON, but not a result of bt-bench: expected an object, got a list"),
         (b"null", "is JSON, but not a result of bt-bench: expected an object, got null"),
         (b'{"a": 1}', "is JSON, but not a result of bt-bench: it has no schema_version"),
+        (b'{"cases": 3}', "is JSON, but not a result of bt-bench: it has no schema_version"),
+        (b'{"cases": []}', "is JSON, but not a result of bt-bench: it has no schema_version"),
         (
             b'{"schema_version": 3, "run_id": "x"}',
             "is not a complete result of bt-bench: missing created, complete, tool, environment, "
@@ -102,6 +114,7 @@ def test_damaged(folder: RunFolder, name: str) -> None:
     data = damaged(json.loads(path.read_text()), damage)
     path.write_text(json.dumps(data))
     assert _reading(path) == refusal(data, message)
+    assert isinstance(_refused(path), OtherSchemaError) == ("schema version" in name)
 
 
 def _documents() -> dict[str, dict[str, object]]:

@@ -169,18 +169,18 @@ def make_spec(names, operations=OPERATIONS, **plan):
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Sweeps into one folder; returns results and what was heard."""
+    """Sweeps, into one folder unless another is given; returns results and what was heard."""
     source = tmp_path / "variant.py"
     source.write_text("")
-    folder = RunFolder.create_exact(tmp_path / "run")
     entries = [VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS]
 
-    def go(runner, spec):
-        listening = Listening()
-        request = SweepRequest(spec, entries, make_environment("cpu"), folder, ["bt-bench"])
+    def go(runner, spec, listening=None, folder=None):
+        listening = listening or Listening()
+        environment = make_environment("cpu")
+        request = SweepRequest(spec, entries, environment, folder or go.folder, ["bt-bench"])
         return run_sweep(request, runner, listening), listening
 
-    go.folder = folder
+    go.folder = RunFolder.create_exact(tmp_path / "run")
     return go
 
 
@@ -206,16 +206,9 @@ def test_results_are_in_the_order_of_the_config_and_runs_are_not(sweep):
 def test_the_order_follows_from_the_seed(sweep, tmp_path):
     orders = []
     for number, seed in enumerate((1, 1, 2)):
-        source = tmp_path / "other.py"
-        source.write_text("")
-        entries = [
-            VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS
-        ]
-        folder = RunFolder.create_exact(tmp_path / str(number))
         spec = make_spec([f"case{i}" for i in range(9)], seed=seed)
         runner = ScriptedRunner()
-        request = SweepRequest(spec, entries, make_environment("cpu"), folder, [])
-        run_sweep(request, runner, Listening())
+        sweep(runner, spec, folder=RunFolder.create_exact(tmp_path / str(number)))
         orders.append(runner.calls)
     assert orders[0] == orders[1] != orders[2]
 
@@ -379,12 +372,9 @@ def test_memory_does_not_grow_with_the_cases(sweep):
         [(f"step/case{i}", arm) for i in range(50) for arm in ARMS], measured(samples)
     )
     spec = make_spec([f"case{number}" for number in range(50)], [ops.STEP])
-    source = sweep.folder.path.parent / "variant.py"
-    entries = [VariantEntry(name, "", source, shipped=False, package="bt_kernels") for name in ARMS]
-    request = SweepRequest(spec, entries, make_environment("cpu"), sweep.folder, [])
     tracemalloc.start()
     try:
-        run_sweep(request, runner, Weighing())
+        sweep(runner, spec, Weighing())
     finally:
         tracemalloc.stop()
     size = sum(len(line) for line in _first_case(sweep.folder.path))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.damages import DAMAGES, damaged, refusal, with_a_log
+from support.damages import with_a_log
 from support.factories import make_case, make_crash, make_measurement, make_result, make_rounds
 from support.scenarios import three_cases
 
-from bt_bench.base.errors import OtherSchemaError, UsageError
+from bt_bench.base.errors import UsageError
 from bt_bench.results.files.compact import (
     CompactCase,
     CompactResult,
@@ -74,7 +74,6 @@ def test_what_is_kept(folder: RunFolder) -> None:
     assert case.taken["gpu_us"].rounds == (0,)
     assert case.taken["gpu_us"].metric.tick > 0
     assert case.spreads == {"host_us": 0.25 / np.median([2.0, 3.25])}
-    assert case.compiled is not None
     kernel = case.compiled["k"]
     assert (kernel.count, kernel.registers, kernel.spills) == (2, 30, 0)
 
@@ -97,7 +96,6 @@ HOST_AND_STAGE = metric_named("host_us+stage_us")
 def test_a_sum_is_of_the_rounds_that_all_terms_have() -> None:
     case = _taken(host={0: [1.0], 2: [3.0], 3: [4.0]}, stage={0: [10.0], 1: [20.0], 3: [40.0]})
     taken = case.measured(HOST_AND_STAGE)
-    assert taken is not None
     assert (taken.rounds, taken.samples.tolist()) == ((0, 3), [[11.0], [44.0]])
     assert case.measured(metric_named("host_us")) is case.taken["host_us"]
 
@@ -143,29 +141,6 @@ def test_as_in_full(folder: RunFolder) -> None:
     _assert_same(read_compact(path), compacted(read_result(path)))
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_refused_as_in_full(folder: RunFolder, name: str) -> None:
-    damage, message = DAMAGES[name]
-    path = write_result(folder, with_a_log(three_cases()))
-    data = damaged(json.loads(path.read_text()), damage)
-    path.write_text(json.dumps(data))
-    with pytest.raises(UsageError) as error:
-        read_compact(path)
-    assert str(error.value) == f"{path} {refusal(data, message)}"
-    assert isinstance(error.value, OtherSchemaError) == ("schema version" in name)
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "null", '{"cases": 3}', '{"cases": []}', "[" * 10_000])
-def test_no_result_is_refused_as_in_full(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "fused.json"
-    path.write_text(text)
-    with pytest.raises(UsageError) as quick:
-        read_compact(path)
-    with pytest.raises(UsageError) as full:
-        read_result(path)
-    assert str(quick.value) == str(full.value)
-
-
 @pytest.mark.parametrize("value", ["1e999", "NaN", "-Infinity", "-1e-9", "true", '"1"', "null"])
 def test_no_sample_is_let_through(folder: RunFolder, value: str) -> None:
     case = make_case(samples={Quantity.HOST_US: [[1.25]]})
@@ -206,38 +181,16 @@ def test_equal_rounds_are_kept_once(folder: RunFolder) -> None:
         ('"complete": true', '"complete": false, "complete": true', "complete"),
         ('"requests":32', '"requests":99,"requests":32', "requests"),
         ('"status":"ok"', '"\\u0073tatus":"failed","status":"ok"', "status"),
+        ('"complete": true', '"complete" : false, "complete": true', "complete"),
+        ('"notes":[', '"notes":["b"],"notes":[', "notes"),
     ],
 )
 def test_a_key_twice_is_refused(folder: RunFolder, old: str, new: str, key: str) -> None:
-    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a "note": with "samples":'])
+    notes = ['a "note": with "samples":', 'a":']
+    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=notes)
     path = write_result(folder, make_result(cases=[case]))
     assert path.read_text().count(old) == 1
     path.write_text(path.read_text().replace(old, new))
-    for read in (read_compact, read_result):
-        with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
-            read(path)
-
-
-@pytest.mark.parametrize(
-    ("left_out", "old", "new", "key"),
-    [
-        # Each in a text with as many `":` as it would have without the repetition.
-        (',"control_spreads":[]', '"complete": true', '"complete": false, "complete": true', None),
-        (',"control_spreads":[]', '"status":"ok"', '"status":"failed","status":"ok"', None),
-        ("", '"complete": true', '"complete" : false, "complete": true', "complete"),
-        ("", '"notes":["a\\":"]', '"notes":["a\\": b"],"notes":["ab"]', "notes"),
-    ],
-)
-def test_a_key_twice_is_refused_however_many_there_are(
-    folder: RunFolder, left_out: str, old: str, new: str, key: str | None
-) -> None:
-    case = make_case(samples={Quantity.HOST_US: [[1.25]]}, notes=['a":'])
-    path = write_result(folder, make_result(cases=[case]))
-    text = path.read_text()
-    assert left_out in text
-    assert text.count(old) == 1
-    path.write_text(text.replace(left_out, "").replace(old, new))
-    key = key or new.split('"')[1]
     for read in (read_compact, read_result):
         with pytest.raises(UsageError, match=f'is damaged: it has key "{key}" more than once'):
             read(path)

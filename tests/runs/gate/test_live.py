@@ -59,6 +59,10 @@ def request_of(tmp_path, base, head, **changes):
     return replace(request, **changes)
 
 
+def with_spec(request, **changes):
+    return replace(request, spec=request.spec.model_copy(update=changes))
+
+
 def verdicts(judged):
     return {j.other.partition("@")[0]: (j.verdict, j.cause) for j in judged.judgements}
 
@@ -92,8 +96,7 @@ def test_a_case_has_its_own_margin(tmp_path):
     base, head = {"one": {"us": 100.0}}, {"one": {"us": 110.0}}
     request = request_of(tmp_path, base, head)
     case = request.spec.cases[0].model_copy(update={"margin_percent": 20.0})
-    spec = request.spec.model_copy(update={"cases": [case]})
-    judged = run_live_gate(replace(request, spec=spec), Quiet())
+    judged = run_live_gate(with_spec(request, cases=[case]), Quiet())
     assert verdicts(judged) == {"one": (Verdict.SAME, Cause.WITHIN_MARGIN)}
     assert judged.judgements[0].evidence.margin.configured == 0.2
 
@@ -116,9 +119,8 @@ def test_nothing_in_common_is_not_comparable(tmp_path):
 
 def test_a_variant_that_neither_has(tmp_path):
     request = request_of(tmp_path, {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
-    spec = request.spec.model_copy(update={"variants": ["one", "noe"]})
     with pytest.raises(UsageError, match="unknown variant 'noe'; did you mean 'one'"):
-        prepare(replace(request, spec=spec))
+        prepare(with_spec(request, variants=["one", "noe"]))
 
 
 @pytest.mark.parametrize("where", ["check", "prepare", "measure"])
@@ -160,10 +162,9 @@ def test_a_variant_that_is_wrong_or_fails_gets_no_verdict(tmp_path, fault, why):
 )
 def test_a_launch_path_may_come_and_must_not_go(tmp_path, old, new, metrics, code):
     base, head = ({"one": {"us": 100.0, "paths": paths}} for paths in (old, new))
-    request = request_of(tmp_path, base, head, device="cuda")
-    spec = request.spec.model_copy(update={"operations": [ops.STEP]})
     wanted = ("host_us", "host_us/direct")
-    judged = run_live_gate(replace(request, spec=spec, patterns=wanted), Quiet())
+    request = request_of(tmp_path, base, head, device="cuda", patterns=wanted)
+    judged = run_live_gate(with_spec(request, operations=[ops.STEP]), Quiet())
     assert [judgement.metric for judgement in judged.judgements] == metrics
     assert exit_code(judged) is code
     said = "one@old does not have launch path direct: host_us/direct of 1 case cannot be compared."
@@ -256,9 +257,8 @@ def test_each_side_has_its_own_tree(tmp_path):
 
 def counted(tmp_path, base, head, **changes):
     """A gate without a GPU on two operations that launch, which takes all metrics."""
-    request = request_of(tmp_path, base, head, patterns=())
-    spec = request.spec.model_copy(update={"operations": [ops.STEP, ops.GATHER]})
-    return replace(request, spec=spec, **changes)
+    request = request_of(tmp_path, base, head, **{"patterns": (), **changes})
+    return with_spec(request, operations=[ops.STEP, ops.GATHER])
 
 
 def figures(judged):
@@ -357,10 +357,9 @@ def test_without_a_gpu_what_the_config_has_lost_is_missing_in_each_metric(tmp_pa
 
 def test_a_lost_operation_without_a_metric_that_is_asked_for_is_no_error(tmp_path):
     both = {"one": {"us": 100.0}}
-    request = request_of(tmp_path, both, both, device="cuda", patterns=("host_us",))
-    spec = request.spec.model_copy(update={"operations": [ops.STEP]})
     lost = Lost(((ops.STAGE, "one", "one"),))
-    judged = run_live_gate(replace(request, spec=spec, lost=lost), Quiet())
+    request = request_of(tmp_path, both, both, device="cuda", patterns=("host_us",), lost=lost)
+    judged = run_live_gate(with_spec(request, operations=[ops.STEP]), Quiet())
     assert [j.metric for j in judged.judgements] == ["host_us"]
 
 
@@ -374,12 +373,10 @@ def test_a_variant_that_is_one_file_for_both_revisions_can_never_fail(tmp_path):
         (tmp_path / side / "mine/one.py").symlink_to(tmp_path / "else/one.py")
     said = f"Both revisions run the file of one in {tmp_path}/else, so verdicts on them cannot"
     assert prepare(request).facts[-1].startswith(said)
-    spec = request.spec.model_copy(update={"variants": ["one"]})
     with pytest.raises(NotComparableError, match=r"old and new both run the file of one in .*else"):
-        prepare(replace(request, spec=spec))
-    spec = request.spec.model_copy(update={"variants": ["fused", "baseline"]})
+        prepare(with_spec(request, variants=["one"]))
     with pytest.raises(NotComparableError, match=r"the files of fused, .*: it has one, two$"):
-        prepare(replace(request, spec=spec))
+        prepare(with_spec(request, variants=["fused", "baseline"]))
 
 
 def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
