@@ -133,7 +133,6 @@ from bt_bench.results.run.nouns import (
 from bt_bench.results.run.plan import Plan
 from bt_bench.results.run.result import (
     BASELINE,
-    SCHEMA_VERSION,
     Environment,
     Gpu,
     Tool,
@@ -160,7 +159,6 @@ __all__ = [
     "HELPER_TRAITS",
     "NCU_REPORT_NAME",
     "RESULT_SUFFIX",
-    "SCHEMA_VERSION",
     "TIMELINE_NAME",
     "Binaries",
     "Cache",

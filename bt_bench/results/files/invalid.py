@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from bt_bench.base.errors import UsageError
 from bt_bench.results.files.kinds import RESULT, Kind, kind_of_document
+from bt_bench.results.run.nouns import Noun
 from bt_bench.results.run.result import VariantResult
 
 _LISTS = re.compile(r"\[P*+(?:\[P*+\]P*+)*+\]".replace("P", r'[^]["]'))
 """Lists and nested lists without strings: most of a result's text, and free of keys."""
 
 _SHOWN_VALUE_LENGTH = 60
+
+NounT = TypeVar("NounT", bound=Noun)
 
 
 def describe_invalid(
@@ -57,6 +61,41 @@ def describe_invalid(
         return f"is not a complete {what} of bt-bench: missing {', '.join(missing)}"
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
     return f"is not a valid {what}: {_describe_detail(details[0], data)}{more}"
+
+
+def parsed(
+    text: str,
+    name: str,
+    model: type[NounT],
+    kind: Kind,
+    context: Mapping[str, object] | None,
+    problems: Callable[[NounT], Iterable[str]],
+) -> NounT:
+    """Parse a document, and refuse one that is damaged in any way.
+
+    Args:
+        text: content of the file.
+        name: name of the file, for messages.
+        model: the expected type.
+        kind: the expected kind of document.
+        context: context for validating it.
+        problems: returns problems that types do not catch, as predicates.
+
+    Raises:
+        UsageError: with the file, the problem and its place.
+    """
+    if not text.strip():
+        raise UsageError(f"{name} is empty; expected a {kind.name} of bt-bench")
+    try:
+        # Strict, or else "1" would be read as a number.
+        document = model.model_validate_json(text, strict=True, context=context)
+    except ValidationError as error:
+        raise UsageError(f"{name} {describe_invalid(text, error, model, kind)}") from None
+    if (repeated := repeated_key(text)) is not None:
+        raise UsageError(f"{name} is damaged: it {repeated}")
+    for problem in problems(document):
+        raise UsageError(f"{name} is damaged: {problem}")
+    return document
 
 
 def has_other_version(text: str, error: ValidationError) -> bool:

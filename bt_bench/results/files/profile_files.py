@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
 from bt_bench.base import name_of, read_text
 from bt_bench.base.errors import UsageError
-from bt_bench.results.files.invalid import describe_invalid
+from bt_bench.results.files.invalid import NounT, describe_invalid
 from bt_bench.results.files.kinds import Kind
-from bt_bench.results.run.nouns import Noun
-
-NounT = TypeVar("NounT", bound=Noun)
 
 
 def read_profile_file(

@@ -12,13 +12,12 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from bt_bench.base import name_of, read_text, write_text
-from bt_bench.base.errors import UsageError
 from bt_bench.base.names import DEFAULT_SUITE, Operation
-from bt_bench.results.files.invalid import describe_invalid, repeated_key
+from bt_bench.results.files.invalid import parsed
 from bt_bench.results.files.kinds import CENSUS
 from bt_bench.results.run.nouns import Noun
 from bt_bench.results.run.suites import context_of
@@ -49,19 +48,7 @@ def read_census(path: Path | str) -> StaticCensus:
     """
     name = name_of(path)
     text = read_text(path, name, expected="a static census", example="census.json")
-    if not text.strip():
-        raise UsageError(f"{name} is empty; expected a static census of bt-bench")
-    try:
-        # Strict, or else "1" would be read as a number.
-        census = StaticCensus.model_validate_json(text, strict=True, context=_context(text))
-    except ValidationError as error:
-        problem = describe_invalid(text, error, StaticCensus, CENSUS)
-        raise UsageError(f"{name} {problem}") from None
-    if (repeated := repeated_key(text)) is not None:
-        raise UsageError(f"{name} is damaged: it {repeated}")
-    for problem in _problems(census):
-        raise UsageError(f"{name} is damaged: {problem}")
-    return census
+    return parsed(text, name, StaticCensus, CENSUS, _context(text), _problems)
 
 
 def _context(text: str) -> dict[str, object] | None:

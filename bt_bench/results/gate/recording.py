@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from bt_bench.base import name_of, read_text, write_text
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
-from bt_bench.results.files.invalid import describe_invalid, repeated_key
+from bt_bench.results.files.invalid import parsed
 from bt_bench.results.files.kinds import RECORDING
 from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
 from bt_bench.results.run.metrics import metric_named
@@ -151,18 +151,7 @@ def read_recording(path: Path | str) -> Recording:
     """
     name = name_of(path)
     text = read_text(path, name, "a recording of rounds", "recording.json")
-    if not text.strip():
-        raise UsageError(f"{name} is empty; expected a recording of bt-bench")
-    try:
-        recording = Recording.model_validate_json(text, strict=True, context=_context(text))
-    except ValidationError as error:
-        what = describe_invalid(text, error, Recording, RECORDING)
-        raise UsageError(f"{name} {what}") from None
-    if (repeated := repeated_key(text)) is not None:
-        raise UsageError(f"{name} is damaged: it {repeated}")
-    for problem in _problems(recording):
-        raise UsageError(f"{name} is damaged: {problem}")
-    return recording
+    return parsed(text, name, Recording, RECORDING, _context(text), _problems)
 
 
 def _context(text: str) -> dict[str, object]:

@@ -92,8 +92,9 @@ class TracedSteps(Noun):
     @model_validator(mode="after")
     def _has_a_sample_of_each_step(self) -> Self:
         _check_lengths(len(self.host_us), step_us=self.step_us, turns=self.turns)
-        for timed in (*self.calls, *self.operations):
-            _check_lengths(len(self.host_us), start_us=timed.start_us, end_us=timed.end_us)
+        timed: list[HostCall | DeviceOperation] = [*self.calls, *self.operations]
+        for each in timed:
+            _check_lengths(len(self.host_us), start_us=each.start_us, end_us=each.end_us)
         for operation in self.operations:
             known = {"queued_us": operation.queued_us, "submitted_us": operation.submitted_us}
             given = {name: values for name, values in known.items() if values is not None}

@@ -337,7 +337,7 @@ def _whole(
     found = dict(zip(timed, judged.judgements, strict=True))
     judgements = []
     labels = {request.base.label, request.head.label}
-    for subject in _all_subjects(request.spec, rounds):
+    for subject in rounds.subjects_of(request.spec.variants):  # also of those that a side lacks
         why = _why_failed(subject, failures)
         lacks = lacking.get((subject.variant, subject.case), {})
         without = prepared.missing.get(subject.variant)
@@ -396,17 +396,6 @@ def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
         if len(lacks) == len(labels):
             what = next(iter(lacks.values()))
             yield f"{variant} is not run on {case}: it {what}, in both revisions."
-
-
-def _all_subjects(spec: SweepSpec, rounds: RoundsRequest) -> list[Subject]:
-    """Return the subjects of all variants of the config, even if one side lacks the variant."""
-    return [
-        Subject(operation, case.name, variant, metric.name)
-        for case in rounds.spec.cases
-        for operation, metrics in rounds.metrics.items()
-        for variant in spec.variants
-        for metric in metrics
-    ]
 
 
 def _lost_subjects(request: GateRequest) -> list[Subject]:

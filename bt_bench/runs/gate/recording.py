@@ -15,7 +15,6 @@ from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, checkers
 from bt_bench.runs.progress import Progress
-from bt_bench.worker import Hello
 
 
 def header_of(
@@ -69,26 +68,21 @@ def record(
             raise UsageError(failure)
         apart = workers.changing(progress)
     while True:
+        recorder = Recorder(path, header_of(request, hello.environment, command, apart))
+        source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
         try:
-            return _recorded(request, rounds, path, command, progress, is_time_up, hello, apart)
+            done = _take(source, rounds, is_time_up)
         except MustPartError as error:
             apart |= error.reasons
             for name, why in error.reasons.items():
                 progress.say(f"{name} is measured apart from here on: {why}")
+        else:
+            progress.say(f"{done} rounds timed")
+            return recorder.recording
 
 
-def _recorded(
-    request: RoundsRequest,
-    rounds: int,
-    path: Path,
-    command: list[str],
-    progress: Progress,
-    is_time_up: Callable[[float], bool],
-    hello: Hello,
-    apart: Mapping[str, str],
-) -> Recording:
-    recorder = Recorder(path, header_of(request, hello.environment, command, apart))
-    source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
+def _take(source: ProcessRounds, rounds: int, is_time_up: Callable[[float], bool]) -> int:
+    """Take rounds until the time is up, and return their number."""
     source.announce(rounds)
     done, longest = 0, 0.0
     while done < rounds and not is_time_up(longest):
@@ -97,5 +91,4 @@ def _recorded(
         for failure in source.failures.values():
             raise UsageError(failure)
         longest = max(longest, time.monotonic() - began)
-    progress.say(f"{done} rounds timed")
-    return recorder.recording
+    return done

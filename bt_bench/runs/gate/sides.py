@@ -116,13 +116,17 @@ class RoundsRequest:
     @property
     def subjects(self) -> list[Subject]:
         """All subjects that could be timed."""
+        return self.subjects_of(self.variants, timed=True)
+
+    def subjects_of(self, variants: Sequence[str], *, timed: bool = False) -> list[Subject]:
+        """Return the subjects of variants, or only those that are timed, not counted."""
         return [
             Subject(operation, case.name, variant, metric.name)
             for case in self.spec.cases
             for operation, metrics in self.metrics.items()
-            for variant in self.variants
+            for variant in variants
             for metric in metrics
-            if not metric.exact
+            if not (timed and metric.exact)
         ]
 
     def plan(self, seed: int = 0) -> Plan:
