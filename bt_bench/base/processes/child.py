@@ -167,8 +167,8 @@ def settle() -> None:
     """
     end_with_starter()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # blocked until here, see `_ctrl_c_held_back`
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # It was blocked until here, see `_ctrl_c_held_back`.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         os.dup2(2, 1)
     except OSError:  # there is no stderr
@@ -190,9 +190,6 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
     A process inherits the blocked signals of its parent; `settle` unblocks this one.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # no POSIX
-        yield
-        return
     resource_tracker.ensure_running()  # else the first start would do so, and unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

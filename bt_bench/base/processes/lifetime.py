@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of linux/prctl.h
 _POLL_SECONDS = 1.0
@@ -146,8 +145,7 @@ def run_kept(
     *,
     env: Mapping[str, str],
     cwd: Path | None = None,
-    stdout: int | IO[bytes] = subprocess.PIPE,
-    stderr: int | IO[bytes] = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command; neither it nor any process that it starts outlives this call.
@@ -158,8 +156,7 @@ def run_kept(
         command: the command with its arguments.
         env: the environment.
         cwd: the working directory.
-        stdout: as in `subprocess.Popen`.
-        stderr: likewise.
+        stderr: as in `subprocess.Popen`.
         seconds: the time limit.
 
     Raises:
@@ -171,7 +168,7 @@ def run_kept(
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
-        stdout=stdout,
+        stdout=subprocess.PIPE,
         stderr=stderr,
         encoding="utf-8",
         errors="replace",

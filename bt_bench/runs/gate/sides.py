@@ -79,7 +79,6 @@ class RoundsRequest:
         device: where to measure.
         serve: main function of workers.
         workers: number of processes at once; `None`: by cores and memory.
-        seed: seed for the order of arms.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
     """
 
@@ -89,7 +88,6 @@ class RoundsRequest:
     device: DeviceChoice
     serve: Serve
     workers: int | None = None
-    seed: int = 0
     on_traceback: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
