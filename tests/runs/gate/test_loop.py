@@ -30,9 +30,9 @@ class Counting:
         return self._source.take(count)
 
 
-def gate(source, *subjects: Subject, **options) -> GateOutcome:
-    plan = GatePlan(subjects or (HOST,), looks=options.pop("looks", LOOKS), **options)
-    return run_gate(source, plan, Rules())
+def gate(source, *subjects: Subject, looks=LOOKS, on_look=None, **options) -> GateOutcome:
+    plan = GatePlan(subjects or (HOST,), looks=looks, **options)
+    return run_gate(source, plan, Rules(), on_look=on_look)
 
 
 def test_a_clear_case_ends_at_the_first_look() -> None:
@@ -105,8 +105,7 @@ def test_each_look_spends_its_part() -> None:
 def test_noise_that_may_hide_a_slowdown_has_one_more_look() -> None:
     seen: list[Look] = []
     source = Counting(noisy(0.018))
-    plan = GatePlan((HOST,), looks=(12, 24))
-    outcome = run_gate(source, plan, Rules(), on_look=seen.append)
+    outcome = gate(source, looks=(12, 24), on_look=seen.append)
     assert source.asked[:2] == [12, 12]
     assert len(source.asked) == 3
     assert 24 < outcome.rounds < 48
@@ -119,14 +118,13 @@ def test_noise_that_may_hide_a_slowdown_has_one_more_look() -> None:
 
 
 def test_a_quiet_gate_has_no_look_more() -> None:
-    outcome = run_gate(replay(noisy(0.006)), GatePlan((HOST,), looks=(12, 24)), Rules())
+    outcome = gate(replay(noisy(0.006)), looks=(12, 24))
     assert (outcome.rounds, outcome.looks) == (24, 2)
 
 
 @pytest.mark.parametrize(("limit", "rounds"), [(None, 48), (36, 36), (24, 24)])
 def test_that_look_has_a_limit(limit: int | None, rounds: int) -> None:
-    plan = GatePlan((HOST,), looks=(12, 24), limit=limit)
-    outcome = run_gate(replay(noisy(0.05)), plan, Rules())
+    outcome = gate(replay(noisy(0.05)), looks=(12, 24), limit=limit)
     assert outcome.rounds == rounds
     power = outcome.judged.power
     assert power.falls_short
@@ -135,8 +133,7 @@ def test_that_look_has_a_limit(limit: int | None, rounds: int) -> None:
 
 
 def test_what_was_measured_apart_calls_for_no_look_more() -> None:
-    plan = GatePlan((HOST,), looks=(12, 24), apart={"fused": "it sets a flag"})
-    outcome = run_gate(replay(noisy(0.05)), plan, Rules())
+    outcome = gate(replay(noisy(0.05)), looks=(12, 24), apart={"fused": "it sets a flag"})
     assert outcome.rounds == 24
     assert outcome.judged.power.noise.startswith("that base and head of fused were measured in")
     assert any("measured apart" in fact for fact in outcome.judged.facts)
@@ -159,7 +156,7 @@ def test_a_limit_below_the_last_look_is_refused() -> None:
 def test_a_source_without_more_rounds_ends_the_gate() -> None:
     seen: list[Look] = []
     rounds = make_rounds(15, {HOST: (100.0, 102.0, 100.0)})
-    outcome = run_gate(replay(rounds), GatePlan((HOST,), looks=LOOKS), Rules(), on_look=seen.append)
+    outcome = gate(replay(rounds), on_look=seen.append)
     assert (outcome.rounds, outcome.looks) == (15, 2)
     assert [look.last for look in seen] == [False, True]
     assert seen[-1].open == 1
@@ -169,8 +166,7 @@ def test_a_source_without_more_rounds_ends_the_gate() -> None:
 def test_what_is_told_of_a_look() -> None:
     seen: list[Look] = []
     values = {HOST: (100.0, 102.0, 100.0), LOUD: (100.0, 130.0, 100.0)}
-    plan = GatePlan((HOST, LOUD), looks=LOOKS)
-    run_gate(replay(make_rounds(32, values)), plan, Rules(), on_look=seen.append)
+    gate(replay(make_rounds(32, values)), HOST, LOUD, on_look=seen.append)
     counts = "1 SLOWER, 1 INCONCLUSIVE"
     ahead = "; 1 open; by round 32 it should find a slowdown of 2.67 % in half of the figures"
     assert seen[0].text.startswith(f"after 12 rounds: {counts}{ahead}, and of 2.67 % in the ")

@@ -30,6 +30,17 @@ def top(tmp_path, monkeypatch):
     return top
 
 
+def spec_with(**changes):
+    """A config of one case with these changes."""
+    spec = spec_of(["one"])
+    case = spec.cases[0].model_copy(update=changes)
+    return spec.model_copy(update={"cases": [case]})
+
+
+def trace(path):
+    return TraceParameters(workload="trace", trace=str(path))
+
+
 def relink(path, target):
     path.unlink()
     path.symlink_to(target)
@@ -81,15 +92,13 @@ def test_places_keep_the_links_below_the_top(top, tmp_path):
 def test_traces_and_folders(top):
     location = locate(top, [Path("v1")])
     head = working_tree(location)
-    spec = spec_of(["one"])
-    trace = TraceParameters(workload="trace", trace="load.csv")
-    case = spec.cases[0].model_copy(update={"parameters": trace})
-    replaying = spec.model_copy(update={"cases": [case]})
+    spec = spec_with()
+    replaying = spec_with(parameters=trace("load.csv"))
     with base_tree(location, "HEAD") as base:
         assert other_files(replaying, base, head) == ()
         write(top, {"load.csv": "y\n"})
         (said,) = other_files(replaying, base, head)
-        assert said == f"case {case.name} uses load.csv, which differs in the base"
+        assert said == f"case {spec.cases[0].name} uses load.csv, which differs in the base"
         assert other_files(spec, base, head) == ()
     assert without_variant(spec, head) == ()
     (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
@@ -99,18 +108,14 @@ def test_traces_and_folders(top):
 def test_a_trace_at_the_same_place_is_the_same_workload(top):
     location = locate(top, [Path("v1")])
     head = working_tree(location)
-
-    def spec_with(trace):
-        parameters = TraceParameters(workload="trace", trace=str(trace))
-        spec = spec_of(["one"])
-        case = spec.cases[0].model_copy(update={"parameters": parameters})
-        return spec.model_copy(update={"cases": [case]})
-
     with base_tree(location, "HEAD") as base:
         both = (base, head)
-        now = spec_with(top / "load.csv")
-        assert lost_between(spec_with(base.top / "load.csv"), now, both).warnings == ()
-        (said,) = lost_between(spec_with(base.top / "other.csv"), now, both).warnings
+        now, same, other = (
+            spec_with(parameters=trace(path))
+            for path in (top / "load.csv", base.top / "load.csv", base.top / "other.csv")
+        )
+        assert lost_between(same, now, both).warnings == ()
+        (said,) = lost_between(other, now, both).warnings
         assert said.endswith("has another workload in the base's config; the head's is used")
 
 
@@ -137,13 +142,7 @@ def test_a_plan_that_asks_for_less_is_told(top):
 )
 def test_a_margin_that_changed_is_told(top, before, now, said):
     tree = working_tree(locate(top, [Path("v1")]))
-
-    def spec_with(margin):
-        spec = spec_of(["one"])
-        first = spec.cases[0].model_copy(update={"margin_percent": margin})
-        return spec.model_copy(update={"cases": [first, *spec.cases[1:]]})
-
-    old, new = spec_with(before), spec_with(now)
+    old, new = spec_with(margin_percent=before), spec_with(margin_percent=now)
     (found,) = lost_between(old, new, (tree, tree)).warnings
     assert found == f"the margin of case {new.cases[0].name} {said}"
     assert lost_between(new, new, (tree, tree)).warnings == ()
