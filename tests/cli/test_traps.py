@@ -17,7 +17,7 @@ import pytest
 from junitparser import Failure, JUnitXml
 from support.commands import Outcome, run, run_apart
 from support.factories import make_case, make_failed_case, make_result, make_rounds
-from support.gate_rounds import HEAD, subject, without
+from support.gate_rounds import HEAD, Replay, subject, without
 from support.gate_rounds import make_rounds as gate_rounds
 
 from bt_bench.analysis.deciding import Correction, Rules, exit_code
@@ -31,7 +31,7 @@ from bt_bench.results.gate.rounds import GateRound, Subject
 from bt_bench.results.run.case import CaseResult, ControlSpread
 from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.series import series_of
-from bt_bench.runs.gate.loop import GatePlan, replay, run_gate
+from bt_bench.runs.gate.loop import GatePlan, run_gate
 
 Write = Callable[..., Path]
 
@@ -60,7 +60,7 @@ def compare(write: Write, base: Sequence[CaseResult], other: Sequence[CaseResult
 
 
 def gate(rounds: Sequence[GateRound], *subjects: Subject, rules: Rules | None = None) -> Judged:
-    return run_gate(replay(rounds), GatePlan(subjects), rules or Rules()).judged
+    return run_gate(Replay(rounds), GatePlan(subjects), rules or Rules()).judged
 
 
 def verdicts(outcome: Outcome) -> list[str]:

@@ -13,6 +13,19 @@ ARMS = tuple(GateArm)
 BASE, HEAD, CONTROL = ARMS
 
 
+class Replay:
+    """A source of these rounds, in their order; notes what it was asked for."""
+
+    def __init__(self, rounds: Sequence[GateRound]) -> None:
+        self._rounds = list(rounds)
+        self.asked: list[int] = []
+
+    def take(self, count: int) -> list[GateRound]:
+        self.asked.append(count)
+        taken, self._rounds = self._rounds[:count], self._rounds[count:]
+        return taken
+
+
 def subject(case: str = "case", metric: str = "host_us", variant: str = "fused") -> Subject:
     return Subject(ops.STEP, case, variant, metric)
 

@@ -85,11 +85,6 @@ class Recording(Noun):
         """Return the subjects, in their order in `values`."""
         return [Subject(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
 
-    def gate_rounds(self) -> list[GateRound]:
-        """Return the rounds in the form that the gate judges."""
-        table = self.table()
-        return [_gate_round(recorded, table) for recorded in self.rounds]
-
 
 class Recorder:
     """A writer of a recording, round by round; the file is complete after each `add`.
@@ -161,14 +156,6 @@ def _context(text: str) -> dict[str, object]:
     except (ValueError, KeyError, TypeError, RecursionError):
         suite = None  # of an earlier version, or damaged, which is reported elsewhere
     return context_of(suite)
-
-
-def _gate_round(recorded: RecordedRound, table: Sequence[Subject]) -> GateRound:
-    values = {
-        arm: {s: value for s, value in zip(table, row, strict=True) if value is not None}
-        for arm, row in recorded.values.items()
-    }
-    return GateRound(tuple(recorded.order), values)
 
 
 def _recorded_round(taken: GateRound, table: Sequence[Subject]) -> RecordedRound:

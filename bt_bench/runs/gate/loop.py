@@ -33,7 +33,7 @@ from bt_bench.analysis import (
 )
 from bt_bench.base import format_share
 from bt_bench.base.errors import UsageError
-from bt_bench.results import FloatArray, GateRound, RoundSource, Subject
+from bt_bench.results import FloatArray, RoundSource, Subject
 
 DEFAULT_LOOKS = (12, 32)
 MIN_ROUNDS, MAX_LOOK = 3, 1000
@@ -296,21 +296,6 @@ def _forecast(
 def _changes(ledger: Ledger, plan: GatePlan) -> FloatArray | None:
     paired = [subject for subject in plan.subjects if subject.variant not in plan.apart]
     return ledger.changes(paired) if paired else None
-
-
-def replay(rounds: Sequence[GateRound]) -> RoundSource:
-    """Return a source that hands out recorded rounds in their order."""
-    return _Replay(list(rounds))
-
-
-class _Replay:
-    def __init__(self, rounds: list[GateRound]) -> None:
-        self._rounds = rounds
-
-    def take(self, count: int) -> list[GateRound]:
-        """Return the next rounds; fewer at the end."""
-        taken, self._rounds = self._rounds[:count], self._rounds[count:]
-        return taken
 
 
 def _judged(

@@ -5,29 +5,17 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.gate_rounds import HEAD, make_rounds, subject, without
+from support.gate_rounds import HEAD, Replay, make_rounds, subject, without
 
 from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import UsageError
 from bt_bench.results.gate.rounds import GateRound, Subject
-from bt_bench.runs.gate.loop import GateOutcome, GatePlan, Look, replay, run_gate
+from bt_bench.runs.gate.loop import GateOutcome, GatePlan, Look, run_gate
 
 HOST = subject()
 QUIET, LOUD = subject("quiet"), subject("loud")
 LOOKS = (12, 20, 32)
-
-
-class Counting:
-    """A source that notes what it was asked for."""
-
-    def __init__(self, rounds: list[GateRound]) -> None:
-        self._source = replay(rounds)
-        self.asked: list[int] = []
-
-    def take(self, count: int) -> list[GateRound]:
-        self.asked.append(count)
-        return self._source.take(count)
 
 
 def gate(source, *subjects: Subject, looks=LOOKS, on_look=None, **options) -> GateOutcome:
@@ -36,7 +24,7 @@ def gate(source, *subjects: Subject, looks=LOOKS, on_look=None, **options) -> Ga
 
 
 def test_a_clear_case_ends_at_the_first_look() -> None:
-    source = Counting(make_rounds(32, {HOST: (100.0, 100.0, 100.0)}))
+    source = Replay(make_rounds(32, {HOST: (100.0, 100.0, 100.0)}))
     outcome = gate(source)
     assert source.asked == [12]
     assert (outcome.rounds, outcome.looks) == (12, 1)
@@ -44,7 +32,7 @@ def test_a_clear_case_ends_at_the_first_look() -> None:
 
 
 def test_while_undecided_rounds_are_added_to_those_there_are() -> None:
-    source = Counting(make_rounds(40, {HOST: (100.0, 102.0, 100.0)}))
+    source = Replay(make_rounds(40, {HOST: (100.0, 102.0, 100.0)}))
     outcome = gate(source)
     assert source.asked == [12, 8, 12]
     assert (outcome.rounds, outcome.looks) == (32, 3)
@@ -59,11 +47,11 @@ def test_what_is_measured_apart_is_the_same_once_its_noise_leaves_room(
 ) -> None:
     """What copies differ by may hide a difference, so it keeps a gate going; no look is added."""
     rounds = make_rounds(64, {HOST: (100.0, 100.0, 100.0)}, noise=noise)
-    outcome = gate(replay(rounds), apart={"fused": "it sets a flag"})
+    outcome = gate(Replay(rounds), apart={"fused": "it sets a flag"})
     (finding,) = outcome.judged.judgements
     assert finding.verdict is (Verdict.SAME if shown else Verdict.INCONCLUSIVE)
     assert 12 < outcome.rounds <= 32
-    (first,) = gate(replay(rounds[:12]), apart={"fused": "it sets a flag"}).judged.judgements
+    (first,) = gate(Replay(rounds[:12]), apart={"fused": "it sets a flag"}).judged.judgements
     assert first.evidence.needed > first.evidence.margin.share
 
 
@@ -71,7 +59,7 @@ def test_a_regression_that_was_found_is_final() -> None:
     """A head that is slower in the first rounds only, beside a case that keeps the gate going."""
     slower = make_rounds(12, {QUIET: (100.0, 110.0, 100.0), LOUD: (100.0, 102.0, 100.0)})
     equal = make_rounds(20, {QUIET: (100.0, 90.0, 100.0), LOUD: (100.0, 102.0, 100.0)}, seed=1)
-    outcome = gate(replay(slower + equal), QUIET, LOUD)
+    outcome = gate(Replay(slower + equal), QUIET, LOUD)
     quiet, loud = outcome.judged.judgements
     assert outcome.rounds == 32
     assert quiet.verdict is Verdict.SLOWER
@@ -98,13 +86,13 @@ def test_each_look_spends_its_part() -> None:
     seen = []
     rounds = noisy(0.03)
     plan = GatePlan((HOST,), looks=LOOKS)
-    run_gate(replay(rounds), plan, Rules(), on_look=lambda look: seen.append(look.judgements[0]))
+    run_gate(Replay(rounds), plan, Rules(), on_look=lambda look: seen.append(look.judgements[0]))
     assert [finding.evidence.alpha for finding in seen] == list(plan.alphas(0.01))
 
 
 def test_noise_that_may_hide_a_slowdown_has_one_more_look() -> None:
     seen: list[Look] = []
-    source = Counting(noisy(0.018))
+    source = Replay(noisy(0.018))
     outcome = gate(source, looks=(12, 24), on_look=seen.append)
     assert source.asked[:2] == [12, 12]
     assert len(source.asked) == 3
@@ -118,13 +106,13 @@ def test_noise_that_may_hide_a_slowdown_has_one_more_look() -> None:
 
 
 def test_a_quiet_gate_has_no_look_more() -> None:
-    outcome = gate(replay(noisy(0.006)), looks=(12, 24))
+    outcome = gate(Replay(noisy(0.006)), looks=(12, 24))
     assert (outcome.rounds, outcome.looks) == (24, 2)
 
 
 @pytest.mark.parametrize(("limit", "rounds"), [(None, 48), (36, 36), (24, 24)])
 def test_that_look_has_a_limit(limit: int | None, rounds: int) -> None:
-    outcome = gate(replay(noisy(0.05)), looks=(12, 24), limit=limit)
+    outcome = gate(Replay(noisy(0.05)), looks=(12, 24), limit=limit)
     assert outcome.rounds == rounds
     power = outcome.judged.power
     assert power.falls_short
@@ -133,7 +121,7 @@ def test_that_look_has_a_limit(limit: int | None, rounds: int) -> None:
 
 
 def test_what_was_measured_apart_calls_for_no_look_more() -> None:
-    outcome = gate(replay(noisy(0.05)), looks=(12, 24), apart={"fused": "it sets a flag"})
+    outcome = gate(Replay(noisy(0.05)), looks=(12, 24), apart={"fused": "it sets a flag"})
     assert outcome.rounds == 24
     assert outcome.judged.power.noise.startswith("that base and head of fused were measured in")
     assert any("measured apart" in fact for fact in outcome.judged.facts)
@@ -142,7 +130,7 @@ def test_what_was_measured_apart_calls_for_no_look_more() -> None:
 def test_what_disturbed_the_machine_is_told() -> None:
     stranger = "another process was on the GPU in 3 of 24 rounds"
     plan = GatePlan((HOST,), looks=(12, 24))
-    outcome = run_gate(replay(noisy(0.05)), plan, Rules(), disturbances=lambda: [stranger])
+    outcome = run_gate(Replay(noisy(0.05)), plan, Rules(), disturbances=lambda: [stranger])
     assert f" Beside that, {stranger}. " in outcome.judged.power.sentence
 
 
@@ -156,7 +144,7 @@ def test_a_limit_below_the_last_look_is_refused() -> None:
 def test_a_source_without_more_rounds_ends_the_gate() -> None:
     seen: list[Look] = []
     rounds = make_rounds(15, {HOST: (100.0, 102.0, 100.0)})
-    outcome = gate(replay(rounds), on_look=seen.append)
+    outcome = gate(Replay(rounds), on_look=seen.append)
     assert (outcome.rounds, outcome.looks) == (15, 2)
     assert [look.last for look in seen] == [False, True]
     assert seen[-1].open == 1
@@ -166,7 +154,7 @@ def test_a_source_without_more_rounds_ends_the_gate() -> None:
 def test_what_is_told_of_a_look() -> None:
     seen: list[Look] = []
     values = {HOST: (100.0, 102.0, 100.0), LOUD: (100.0, 130.0, 100.0)}
-    gate(replay(make_rounds(32, values)), HOST, LOUD, on_look=seen.append)
+    gate(Replay(make_rounds(32, values)), HOST, LOUD, on_look=seen.append)
     counts = "1 SLOWER, 1 INCONCLUSIVE"
     ahead = "; 1 open; by round 32 it should find a slowdown of 2.67 % in half of the figures"
     assert seen[0].text.startswith(f"after 12 rounds: {counts}{ahead}, and of 2.67 % in the ")
@@ -175,13 +163,13 @@ def test_what_is_told_of_a_look() -> None:
 
 
 def test_without_any_round_everything_is_missing() -> None:
-    outcome = gate(replay([]))
+    outcome = gate(Replay([]))
     assert outcome.judged.judgements[0].verdict is Verdict.MISSING
 
 
 def test_a_missing_case_does_not_keep_the_gate_going() -> None:
     rounds = make_rounds(32, dict.fromkeys((QUIET, LOUD), (100.0, 100.0, 100.0)), noise=0.002)
-    outcome = gate(replay(without(rounds, HEAD, LOUD, 0)), QUIET, LOUD)
+    outcome = gate(Replay(without(rounds, HEAD, LOUD, 0)), QUIET, LOUD)
     assert outcome.rounds == 12
     assert [finding.verdict for finding in outcome.judged.judgements] == [
         Verdict.SAME,
@@ -191,7 +179,7 @@ def test_a_missing_case_does_not_keep_the_gate_going() -> None:
 
 def test_what_the_rounds_have_beyond_the_plan_is_left_alone() -> None:
     rounds = make_rounds(12, dict.fromkeys((QUIET, LOUD), (100.0, 100.0, 100.0)))
-    assert len(gate(replay(rounds), QUIET).judged.judgements) == 1
+    assert len(gate(Replay(rounds), QUIET).judged.judgements) == 1
 
 
 def test_judgements() -> None:
@@ -199,7 +187,7 @@ def test_judgements() -> None:
     other = subject("other", variant="fused")
     levels = {fused: (100.0, 110.0, 100.0), plain: (50.0, 50.0, 50.0), other: (20.0, 20.0, 20.0)}
     plan = GatePlan((fused, plain, other), "main", "topic", LOOKS, "Gate of topic")
-    judged = run_gate(replay(make_rounds(32, levels)), plan, Rules()).judged
+    judged = run_gate(Replay(make_rounds(32, levels)), plan, Rules()).judged
     assert (judged.title, judged.base) == ("Gate of topic", "main")
     assert judged.others == ("fused@topic", "plain@topic")
     slower = judged.judgements[0]
@@ -218,7 +206,7 @@ def test_judgements() -> None:
 
 
 def test_an_interval_within_the_margin_goes_with_same() -> None:
-    judged = gate(replay(make_rounds(32, {HOST: (100.0, 100.5, 100.0)}))).judged
+    judged = gate(Replay(make_rounds(32, {HOST: (100.0, 100.5, 100.0)}))).judged
     (judgement,) = judged.judgements
     assert judgement.verdict is Verdict.SAME
     assert 1 / 1.02 < judgement.low < judgement.high < 1.02
@@ -226,7 +214,7 @@ def test_an_interval_within_the_margin_goes_with_same() -> None:
 
 def test_judgements_without_a_ratio() -> None:
     rounds = without(make_rounds(12, {HOST: (100.0, 100.0, 100.0)}), HEAD, HOST, 0)
-    judged = gate(replay(rounds)).judged
+    judged = gate(Replay(rounds)).judged
     (judgement,) = judged.judgements
     assert (judgement.verdict, judgement.cause) == (Verdict.MISSING, Cause.NO_CASE)
     assert (judgement.ratio, judgement.low, judgement.high) == (None, None, None)
