@@ -69,13 +69,14 @@ class ResultWriter:
 
     def calibrate(self, calibration: Calibration | None) -> None:
         """Store the calibration of the run."""
-        self._header = self._header.model_copy(update={"calibration": calibration})
-        write_run_file(self._path, _to_json(self._header))
+        self._update(calibration=calibration)
 
     def note(self, crash: Crash) -> None:
         """Store a crash that did not happen again."""
-        crashes = [*self._header.crashes, crash]
-        self._header = self._header.model_copy(update={"crashes": crashes})
+        self._update(crashes=[*self._header.crashes, crash])
+
+    def _update(self, **fields: object) -> None:
+        self._header = self._header.model_copy(update=fields)
         write_run_file(self._path, _to_json(self._header))
 
     def add(self, case: CaseResult) -> None:
