@@ -14,6 +14,7 @@ from support.calibrations import HOST_FIGURES, make_calibration, make_figures, m
 from support.factories import make_environment
 from support.goldens import assert_golden
 from support.scripted import ScriptedClock, ScriptedDevice
+from support.tiny_gates import Quiet
 from support.variants import classes
 from triton.runtime.interpreter import InterpretedFunction
 
@@ -157,25 +158,13 @@ def scripted_results(tmp_path_factory):
     ]
     folder = RunFolder.create_exact(tmp_path_factory.mktemp("scripted") / "run")
     request = SweepRequest(spec, entries, make_environment(), folder, ["bt-bench", "sweep"])
-    heard = SimpleNamespace(
-        start=lambda total, done, unit: None,
-        phase=lambda what, of="": None,
-        round=lambda progress: None,
-        advance=lambda report: None,
-        worker_replaced=lambda why: pytest.fail(why),
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bt_bench.worker.measuring.case.Rounds", ScriptedRounds)
         workloads = conformance_workloads(PLAN.seed)
         only = {"corners": workloads["corners"]}  # the others take half a minute
         patch.setattr("bt_bench.suites.block_tables.suite.conformance_workloads", lambda seed: only)
-        return run_sweep(
-            request,
-            LocalRunner(
-                Executor({name: [variant] for name, variant in variants.items()}, bench, PLAN)
-            ),
-            heard,
-        )
+        executor = Executor({name: [variant] for name, variant in variants.items()}, bench, PLAN)
+        return run_sweep(request, LocalRunner(executor), Quiet())
 
 
 def test_exact_table_out(results):

@@ -36,6 +36,19 @@ class Quiet:
         self.said.append(text)
 
 
+class Impatient(Quiet):
+    """Breaks off after so many units of work, as Ctrl-C does."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.units = units
+
+    def advance(self, report=None):
+        super().advance(report)
+        if self.done == self.units:
+            raise KeyboardInterrupt
+
+
 def spec_of(names=NAMES, cases=("one",), **gate):
     parameters = UniformParameters(workload="uniform", requests=2, tokens=4)
     return SweepSpec(

@@ -42,7 +42,6 @@ from bt_bench.worker import (
     ResultT,
     RoundOutcome,
     RoundUnit,
-    Runner,
     Supervisor,
     Task,
     WorkerSetup,
@@ -284,14 +283,12 @@ class ProcessRounds:
             raise MustPartError(dict.fromkeys(culprits, why)) from None
         names = crew.arm_names
         finished = self._run(worker, crew, PrepareRound(self._units(crew)), names)
-        self._blame(crew, finished.failed)
         return [name for name in names if name not in finished.failed]
 
     def _measure(self, worker: Supervisor, crew: _Crew, names: Sequence[str]) -> RoundOutcome:
-        finished = self._run(worker, crew, MeasureRound(self._units(crew)), names)
-        self._blame(crew, finished.failed)
-        self._refuse_changes(crew, finished.value)
-        return finished.value
+        outcome = self._run(worker, crew, MeasureRound(self._units(crew)), names).value
+        self._refuse_changes(crew, outcome)
+        return outcome
 
     def _values(self, crew: _Crew, outcome: RoundOutcome) -> Values:
         values: Values = {}
@@ -307,21 +304,24 @@ class ProcessRounds:
     def _run(
         self, worker: Supervisor, crew: _Crew, task: Task[ResultT], names: Sequence[str]
     ) -> Finished[ResultT]:
-        """Run a task; one that is refused in a shared process may succeed in its own process."""
+        """Run a task, and record failures.
+
+        A task that is refused in a shared process may succeed in its own process.
+        """
+
+        def whose(arm_name: str) -> str:
+            variant, arm = crew.place(arm_name)
+            return f"{self._request.sides[arm].label}: {variant}"
+
         try:
-            return self._noticing(worker, crew).run(task, names)
+            finished = noticing(worker, whose, self.warnings).run(task, names)
         except UsageError as error:
             if not crew.is_shared:
                 raise
             why = f"it was refused beside the other revision: {error}"
             raise MustPartError(dict.fromkeys(crew.names, why)) from None
-
-    def _noticing(self, worker: Supervisor, crew: _Crew) -> Runner:
-        def whose(arm_name: str) -> str:
-            variant, arm = crew.place(arm_name)
-            return f"{self._request.sides[arm].label}: {variant}"
-
-        return noticing(worker, whose, self.warnings)
+        self._blame(crew, finished.failed)
+        return finished
 
     def _blame(self, crew: _Crew, failed: Mapping[str, Reason]) -> None:
         """Record failures; a variant that fails beside others must be measured apart.

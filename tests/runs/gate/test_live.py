@@ -12,7 +12,7 @@ import pytest
 from support import fake_rounds
 from support.factories import make_environment
 from support.repositories import commit, repository, write
-from support.tiny_gates import Quiet, spec_of
+from support.tiny_gates import Impatient, Quiet, spec_of
 
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
@@ -380,16 +380,10 @@ def test_a_variant_that_is_one_file_for_both_revisions_can_never_fail(tmp_path):
 
 
 def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
-    class Impatient(Quiet):
-        def advance(self, report=None):
-            super().advance(report)
-            if self.done == 3:
-                raise KeyboardInterrupt
-
     both = {"one": {"us": 100.0}}
     request = replace(request_of(tmp_path, both, both), workers=2)
     with pytest.raises(KeyboardInterrupt):
-        run_live_gate(request, Impatient())
+        run_live_gate(request, Impatient(3))
     assert len(read_recording(request.recording).rounds) == 3
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from support.forked import forked_workers
 from support.scripted_rounds import ARMS, HELLO, request_of, source_of
-from support.tiny_gates import NAMES, Quiet
+from support.tiny_gates import NAMES, Impatient, Quiet
 
 from bt_bench.base.errors import UsageError
 from bt_bench.results.gate.rounds import GateArm
@@ -81,14 +81,8 @@ def test_no_process_is_left(tmp_path):
 def test_what_is_whole_is_kept_and_no_process_is_left_when_the_user_breaks_off(
     tmp_path, apart, whole
 ):
-    class Impatient(Quiet):
-        def advance(self, report=None):
-            super().advance(report)
-            if self.done == 5:
-                raise KeyboardInterrupt
-
     request, kept = request_of(tmp_path, workers=12), []
-    source = ProcessRounds(request, request.subjects, HELLO, Impatient(), kept.append, apart)
+    source = ProcessRounds(request, request.subjects, HELLO, Impatient(5), kept.append, apart)
     with pytest.raises(KeyboardInterrupt):
         source.take(8)
     (rounds,) = kept
