@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
@@ -34,7 +34,7 @@ from bt_bench.protocol import (
 )
 from bt_bench.variants import is_interrupt, load_reference
 from bt_bench.worker.checking.interpreter_guard import tensors_of
-from bt_bench.worker.checking.plain_trial import PlainTrial
+from bt_bench.worker.checking.plain_trial import trial_of
 
 _CPU = torch.device("cpu")
 
@@ -93,9 +93,8 @@ def _play(
 ) -> None:
     """Run wrong variants beside the reference through a workload until all have failed."""
     paths = list(dict.fromkeys(each.path for each in wrong))
-    kind = driver_of(suite).trial or PlainTrial
     with running(suite, "the reference or its driver"):
-        trial = kind(reference, workload, _CPU, _rng_of(seed), paths)
+        trial = trial_of(suite, workload, _CPU, _rng_of(seed), paths)
         right = [_Right(suite, path, reference) for path in paths]
         played = [*right, *wrong]
         for each in played:
@@ -133,9 +132,10 @@ class _Right:
         reference: class of the reference.
     """
 
+    failed = False
+
     def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
         self.path = path
-        self.failed = False
         self._suite = suite
         self._subject: Any = None
         self._variant = reference
@@ -147,18 +147,20 @@ class _Right:
     def step(self, trial: Trial, index: int, expected: Any) -> None:
         """Run a step, and record a mismatch as a failure."""
         try:
-            trial.step(self._subject, self.path, index, expected, self.through(index), _unguarded)
+            self.played(trial, index, expected)
         except MismatchError:
             self.failed = True
 
-    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
-        """Return a wrapper for the calls of a step: it calls plainly, and returns `wanted`."""
+    def played(self, trial: Trial, index: int, expected: Any) -> None:
+        """Run a step."""
+        through = partial(self.made, index)
+        trial.step(self._subject, self.path, index, expected, through, _unguarded)
 
-        def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
-            result = call()
-            return self.wanted(operation, index, result)
-
-        return make
+    def made(
+        self, index: int, _variant: Any, operation: Operation, call: Callable[[], object]
+    ) -> object:
+        """Make a call of a step plainly, and return `wanted`."""
+        return self.wanted(operation, index, call())
 
     @property
     def driver(self) -> Driver | None:
@@ -170,9 +172,10 @@ class _Right:
 
         A wrong variant may return the right views, too.
         """
-        if self.driver is None or not isinstance(self.driver, Driver):
-            return result
-        views = self.driver.results(operation, self._subject.inputs[index])
+        driver = self.driver
+        views = None
+        if isinstance(driver, Driver):
+            views = driver.results(operation, self._subject.inputs[index])
         if views is None:
             return result
         return next(iter(views.values())) if len(views) == 1 else tuple(views.values())
@@ -187,10 +190,7 @@ class _Wrong(_Right):
     """
 
     what = ""
-
-    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
-        super().__init__(suite, path, reference)
-        self.passed = False
+    passed = False
 
     def begin(self, trial: Trial) -> None:
         """See the base class."""
@@ -204,8 +204,7 @@ class _Wrong(_Right):
 
     def played(self, trial: Trial, index: int, expected: Any) -> None:
         """Run a step; `passed` is set if the check finds no fault."""
-        through = self.through(index)
-        trial.step(self._subject, self.path, index, expected, through, _unguarded)
+        super().played(trial, index, expected)
         self.passed = True
 
     @staticmethod
@@ -246,20 +245,18 @@ class _Idle(_Wrong):
         methods = {operation.method for operation in suite.operations}
         self._variant = _with_switch(reference, methods, self._switch)
 
-    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
+    def made(
+        self, index: int, _variant: Any, operation: Operation, call: Callable[[], object]
+    ) -> object:
         """See the base class."""
-
-        def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
-            if operation not in self.path:  # staging has to work
-                return call()
-            self._asked = self._switch.is_off = True
-            try:
-                result = call()
-            finally:
-                self._switch.is_off = False
-            return self.wanted(operation, index, result)
-
-        return make
+        if operation not in self.path:  # staging has to work
+            return call()
+        self._asked = self._switch.is_off = True
+        try:
+            result = call()
+        finally:
+            self._switch.is_off = False
+        return self.wanted(operation, index, result)
 
     def blamed(self) -> str:
         """See the base class: a driver that never calls the variant is itself to blame."""
@@ -283,13 +280,11 @@ class _Stale(_Wrong):
 
     what = "that returns the results of the step before"
 
-    def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
-        super().__init__(suite, path, reference)
-        self._last: Mapping[int, torch.Tensor] = {}  # results of the step before
-        self._given: Mapping[int, torch.Tensor] | None = None  # contents there before this step
-        self._of_step: Any = None  # the variant's object
-        self._returned: dict[str, object] = {}  # by operation, in the step before
-        self._is_stale = False  # in this step
+    _last: Mapping[int, torch.Tensor]  # results of the step before
+    _returned: dict[str, object]  # by operation, in the step before
+    _given: Mapping[int, torch.Tensor] | None  # contents there before this step
+    _is_stale: bool  # in this step
+    _of_step: Any = None  # the variant's object
 
     def begin(self, trial: Trial) -> None:
         """See the base class."""
@@ -304,25 +299,23 @@ class _Stale(_Wrong):
         self.passed = passed or self._is_stale
         self._last = self._copies(self._of_step)
 
-    def through(self, index: int) -> Callable[[Any, Operation, Callable[[], object]], object]:
+    def made(
+        self, index: int, variant: Any, operation: Operation, call: Callable[[], object]
+    ) -> object:
         """See the base class."""
-
-        def make(variant: Any, operation: Operation, call: Callable[[], object]) -> object:
-            if operation in self.path and self._given is None:
-                self._of_step = variant
-                self._given = self._copies(variant)
-            result = call()
-            if operation == self.path[-1] and self._last:
-                self._spoil(variant)
-            if self._is_stale or isinstance(self.driver, Driver):
-                return self.wanted(operation, index, result)
-            # With a suite's own trial, results need not be in tensors of the variant.
-            last = self._returned.get(operation)
-            self._returned[operation] = _copy_of(result)
-            self._is_stale = last is not None
-            return result if last is None else last
-
-        return make
+        if operation in self.path and self._given is None:
+            self._of_step = variant
+            self._given = self._copies(variant)
+        result = call()
+        if operation == self.path[-1] and self._last:
+            self._spoil(variant)
+        if self._is_stale or isinstance(self.driver, Driver):
+            return self.wanted(operation, index, result)
+        # With a suite's own trial, results need not be in tensors of the variant.
+        last = self._returned.get(operation)
+        self._returned[operation] = _copy_of(result)
+        self._is_stale = last is not None
+        return result if last is None else last
 
     def _spoil(self, variant: Any) -> None:
         """Replace new results by the last ones; leave elements alone that no call has written."""

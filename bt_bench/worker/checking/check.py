@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bt_bench.base.names import Path
 from bt_bench.protocol import Operation, Suite, Trial, Workload, driver_of, running, suite_of
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.variants import load_reference
-from bt_bench.worker.checking.plain_trial import PlainTrial
+from bt_bench.worker.checking.plain_trial import trial_of
 from bt_bench.worker.checking.subject import Subject, Through
 from bt_bench.worker.tasks.arm import Arm, lacking
 from bt_bench.worker.tasks.outcome import OnRound, told_in_parts, untold
@@ -74,7 +72,7 @@ def check(
     replays = rounds if able else 0
     tell = told_in_parts(on_round, "checking", replays * len(workload.steps) * len(subjects))
     for round_index in range(replays):
-        trial = _trial(suite, workload, device, rng, paths)
+        trial = trial_of(suite, workload, device, rng, paths)
         where = f"{title}, round {round_index}"
         _check_round(trial, able, list(subjects.values()), where, tell)
     return {
@@ -128,7 +126,7 @@ def verify_timed(
     with running(suite, "driver"):
         other = driver_of(suite).with_other_contents(workload, np.random.default_rng())
     taken = workload if other is None else other
-    trial = _trial(suite, taken, device, None, [operation.path])
+    trial = trial_of(suite, taken, device, None, [operation.path])
     expected: Any = None
 
     def spoil(subject: Subject, result: object) -> None:
@@ -151,17 +149,6 @@ def verify_timed(
             if tell is not None:
                 tell()
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
-
-
-def _trial(
-    suite: Suite,
-    workload: Workload,
-    device: torch.device,
-    rng: np.random.Generator | None,
-    paths: Sequence[Path],
-) -> Trial:
-    kind = driver_of(suite).trial or PlainTrial
-    return kind(load_reference(suite), workload, device, rng, paths)
 
 
 def _too_large(workload: Workload, device: torch.device) -> Reason | None:

@@ -9,8 +9,9 @@ the launch. No program of a launch may access an element that another program of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,16 @@ from bt_bench.worker.tasks.failures import MemoryFaultError
 _DEPTH = 4  # levels of attributes and mappings to search for tensors
 # Types that hold no tensors.
 _LEAVES = (str, bytes, int, float, np.ndarray, type)
-# Atomic operations of the interpreter, some missing in some versions, with the positions of the
-# arguments for pointers and mask.
-_ATOMICS: dict[str, tuple[int, int | None]] = {
-    "create_atomic_rmw": (1, 3),
-    "create_atomic_cas": (0, None),
-    "create_atomic_load": (0, 1),
-    "create_atomic_store": (0, 2),
-    "create_atomic_poll": (0, None),
+# Operations of the interpreter, some missing in some versions, with the kind of access and the
+# positions of the arguments for pointers and mask.
+_OPERATIONS: dict[str, tuple[Access, int, int | None]] = {
+    "create_masked_load": (Access.READ, 0, 1),
+    "create_masked_store": (Access.WRITE, 0, 2),
+    "create_atomic_rmw": (Access.ATOMIC, 1, 3),
+    "create_atomic_cas": (Access.ATOMIC, 0, None),
+    "create_atomic_load": (Access.ATOMIC, 0, 1),
+    "create_atomic_store": (Access.ATOMIC, 0, 2),
+    "create_atomic_poll": (Access.ATOMIC, 0, None),
 }
 
 
@@ -61,17 +64,8 @@ def guarded_memory(*owners: object) -> Iterator[None]:
 
     guard = _Guard(owners)
     builder: Any = InterpreterBuilder  # untyped, since its methods are replaced
-    load, store = builder.create_masked_load, builder.create_masked_store
-    atomics = {name: getattr(builder, name) for name in _ATOMICS if hasattr(builder, name)}
+    operations = {name: getattr(builder, name) for name in _OPERATIONS if hasattr(builder, name)}
     run = InterpretedFunction.run
-
-    def guarded_load(self: Any, ptrs: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
-        guard.check(Access.READ, ptrs, mask, self)
-        return load(self, ptrs, mask, *args, **kwargs)
-
-    def guarded_store(self: Any, ptrs: Any, value: Any, mask: Any, *args: Any, **kw: Any) -> Any:
-        guard.check(Access.WRITE, ptrs, mask, self)
-        return store(self, ptrs, value, mask, *args, **kw)
 
     def guarded_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard.enter(self.fn.__name__, dict(zip(self.arg_names, args, strict=False)) | kwargs)
@@ -83,29 +77,35 @@ def guarded_memory(*owners: object) -> Iterator[None]:
         guard.leave()
         return result
 
-    guarded_load.__wrapped__ = load  # type: ignore[attr-defined]
-    builder.create_masked_load, builder.create_masked_store = guarded_load, guarded_store
-    for name, atomic in atomics.items():
-        setattr(builder, name, _guarded_atomic(guard, name, atomic))
+    for name, operation in operations.items():
+        setattr(builder, name, _guarded(guard, operation, *_OPERATIONS[name]))
     InterpretedFunction.run = guarded_run
     try:
         yield
     finally:
-        builder.create_masked_load, builder.create_masked_store = load, store
-        for name, atomic in atomics.items():
-            setattr(builder, name, atomic)
+        for name, operation in operations.items():
+            setattr(builder, name, operation)
         InterpretedFunction.run = run
 
 
-def _guarded_atomic(guard: _Guard, name: str, atomic: Any) -> Any:
-    """Wrap an atomic operation of the interpreter in a check."""
-    pointers_at, mask_at = _ATOMICS[name]
+def guard_on(device: torch.device) -> Callable[..., AbstractContextManager[None]]:
+    """Return `guarded_memory` for the CPU; on a GPU, where nothing is interpreted, no guard."""
+    return guarded_memory if device.type == "cpu" else lambda *_: nullcontext()
 
+
+def _guarded(
+    guard: _Guard, operation: Any, access: Access, pointers_at: int, mask_at: int | None
+) -> Any:
+    """Wrap an operation of the interpreter in a check."""
+
+    @wraps(operation)  # callers look up the parameters of a load
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         mask = None if mask_at is None else args[mask_at]
-        guard.check(Access.ATOMIC, args[pointers_at], mask, self)
+        guard.check(access, args[pointers_at], mask, self)
+        if access is not Access.ATOMIC:
+            return operation(self, *args, **kwargs)
         with guard.paused():  # some go through a plain load or store
-            return atomic(self, *args, **kwargs)
+            return operation(self, *args, **kwargs)
 
     return guarded
 
@@ -130,7 +130,7 @@ class _Guard:
         """Begin a launch; read the owners' tensors anew, as they may have changed."""
         self._kernel = kernel
         self._arguments = arguments
-        self._accesses.clear()
+        self._accesses = Accesses()
         spans = sorted(_span(tensor) for _, tensor in self._tensors())
         self._starts = np.array([start for start, _ in spans], dtype=np.int64)
         # A view may lie inside a longer tensor that starts before it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from bt_bench.protocol import (
     Player,
     Seen,
     Suite,
+    Through,
     Workload,
     driver_of,
     inputs_of_steps,
     running,
 )
-from bt_bench.worker.checking.plain_scenarios import Rewind, Scenario, Step
+from bt_bench.worker.checking.plain_scenarios import Instance, Rewind, Scenario, Step
 from bt_bench.worker.checking.plain_trial import (
     addresses,
     compare_around,
@@ -64,121 +66,99 @@ class PlainPlayer(Player):
             }
 
 
+@dataclass
 class _Stage:
-    """The instances of a scenario, each set up on first use."""
+    """The instances of a scenario, each set up on first use; see `PlainPlayer.play`."""
 
-    def __init__(
-        self,
-        suite: Suite,
-        variant: type[Any],
-        scenario: Scenario,
-        device: torch.device,
-        guard: Guard | None,
-    ) -> None:
-        self._suite = suite
-        self._driver = driver_of(suite)
-        self._variant = variant
-        self._scenario = scenario
-        self._device = device
-        self._guard = guard
-        self._shared: dict[int, Sequence[Any]] = {}  # inputs by workload
-        self.instances: dict[int, _Played] = {}
+    suite: Suite
+    variant: type[Any]
+    scenario: Scenario
+    device: torch.device
+    guard: Guard | None
+    instances: dict[int, _Played] = field(default_factory=dict)
+    _shared: dict[int, Sequence[Any]] = field(default_factory=dict)  # inputs by workload
 
     def instance(self, at: int) -> _Played:
         """Return an instance by its number."""
         if at not in self.instances:
-            if self._guard is None:
-                with running(self._suite, "the reference or its driver"):
-                    self.instances[at] = self._set_up(at)
-            else:
-                self.instances[at] = self._set_up(at)
+            of_reference = running(self.suite, "the reference or its driver")
+            with of_reference if self.guard is None else nullcontext():
+                self.instances[at] = self._set_up(self.scenario.instances[at])
         return self.instances[at]
 
-    def _set_up(self, at: int) -> _Played:
-        one = self._scenario.instances[at]
-        workload = self._scenario.workloads[one.workload]
-        first = next(
-            (
-                played.driver
-                for other, played in self.instances.items()
-                if self._scenario.instances[other].workload == one.workload
-            ),
-            None,
-        )
-        arguments = self._variant, workload, self._device
-        if first is not None and one.like:
-            driver = self._driver.like(first, *arguments)
-        else:
-            driver = self._driver(*arguments)
+    def _set_up(self, one: Instance) -> _Played:
+        workload = self.scenario.workloads[one.workload]
+        kind = driver_of(self.suite)
+        alike = [
+            played.driver
+            for other, played in self.instances.items()
+            if self.scenario.instances[other].workload == one.workload
+        ]
+        arguments = self.variant, workload, self.device
+        driver = kind.like(alike[0], *arguments) if alike and one.like else kind(*arguments)
         if one.shares and one.workload not in self._shared:
             self._shared[one.workload] = self._inputs_of(workload)
-        return _Played(
-            self._suite,
-            driver,
-            self._shared[one.workload] if one.shares else self._inputs_of(workload),
-            # A pristine copy: the variant might change the inputs that it is passed.
-            self._inputs_of(workload),
-            one.path,
-            self._guard,
-        )
+        inputs = self._shared[one.workload] if one.shares else self._inputs_of(workload)
+        return _Played(self.suite, driver, inputs, self._inputs_of(workload), one.path, self.guard)
 
     def _inputs_of(self, workload: Workload) -> Sequence[Any]:
-        return inputs_of_steps(self._suite, self._driver, self._device, workload)
+        return inputs_of_steps(self.suite, driver_of(self.suite), self.device, workload)
 
 
+@dataclass
 class _Played:
-    """One instance, and the place of its next step."""
+    """One instance, and the place of its next step.
 
-    def __init__(
-        self,
-        suite: Suite,
-        driver: Driver,
-        inputs: Sequence[Any],
-        pristine: Sequence[Any],
-        path: Path,
-        guard: Guard | None,
-    ) -> None:
-        self._suite = suite
-        self.driver = driver
-        self._inputs = inputs
-        self._pristine = pristine
-        self._path = path
-        self._guard = guard
+    Args:
+        suite: the scenario's suite.
+        driver: its driver.
+        inputs: the inputs of its steps.
+        pristine: a copy of them, since the variant might change the inputs that it is passed.
+        path: the path of the operations that its steps call, until it is rewound.
+        guard: see `PlainPlayer.play`.
+    """
+
+    suite: Suite
+    driver: Driver
+    inputs: Sequence[Any]
+    pristine: Sequence[Any]
+    path: Path
+    guard: Guard | None
+
+    def __post_init__(self) -> None:
         self._place = 0
-        self._addresses = addresses(driver)
-        self._start = copies(driver.state(), torch.device("cpu"))
+        self._addresses = addresses(self.driver)
+        self._start = copies(self.driver.state(), torch.device("cpu"))
 
     def _guarded(self, *others: object) -> AbstractContextManager[None]:
-        if self._guard is None:
-            return running(self._suite, "the reference or its driver")
-        return self._guard(self.driver.variant, self.driver, *others)
+        if self.guard is None:
+            return running(self.suite, "the reference or its driver")
+        return self.guard(self.driver.variant, self.driver, *others)
 
     def rewind(self, action: Rewind) -> None:
         """Put the instance back before its first step."""
         with self._guarded():
             self.driver.rewind()
-        self._place, self._path = 0, action.path
-        if self._guard is not None:
+        self._place, self.path = 0, action.path
+        if self.guard is not None:
             compare_start(self.driver, self._start)
 
     def step(self, action: Step) -> None:
         """Run the next step, and compare everything except the contents of outputs and state."""
-        driver, step = self.driver, self._inputs[self._place]
+        driver, step = self.driver, self.inputs[self._place]
         if action.fill is not None:
             fill(driver.outputs(), action.fill)
         with self._guarded(step):
-            results = run_path(self._suite, driver, self._path, step, self._through(action, step))
-        if self._guard is not None:
-            pristine = self._pristine[self._place]
+            results = run_path(self.suite, driver, self.path, step, self._through(action, step))
+        if self.guard is not None:
+            pristine = self.pristine[self._place]
             compare_around(driver, results, pristine, step, self._addresses)
         self._place += 1
 
-    def _through(
-        self, action: Step, step: Any
-    ) -> Callable[[Any, Operation, Callable[[], object]], object]:
+    def _through(self, action: Step, step: Any) -> Through:
         """Return a wrapper that makes a call, and repeats it as measurements do."""
         undo = self.driver.undo() if action.again else None
-        alone = len(self._path) == 1
+        alone = len(self.path) == 1
 
         def make(_variant: Any, operation: Operation, call: Callable[[], object]) -> object:
             result = call()
@@ -193,7 +173,7 @@ class _Played:
         return make
 
     def _again(self, operation: Operation, step: Any, undo: Callable[[], object] | None) -> object:
-        staging = self._suite.staging
+        staging = self.suite.staging
         if operation.traits.stages and staging is not None and undo is not None:
             undo()
             if operation != staging:

@@ -30,6 +30,7 @@ from bt_bench.protocol import (
     varied_workload,
 )
 from bt_bench.protocol.driver import plainly
+from bt_bench.variants import load_reference
 from bt_bench.worker.checking.comparing import (
     compare_exactly,
     compare_shape,
@@ -39,6 +40,18 @@ from bt_bench.worker.checking.comparing import (
 )
 
 _CPU = torch.device("cpu")
+
+
+def trial_of(
+    suite: Suite,
+    workload: Workload,
+    device: torch.device,
+    rng: np.random.Generator | None,
+    paths: Sequence[Path],
+) -> Trial:
+    """Begin a trial of the suite's own class, or else a `PlainTrial`; it has these arguments."""
+    kind = driver_of(suite).trial or PlainTrial
+    return kind(load_reference(suite), workload, device, rng, paths)
 
 
 @dataclass

@@ -7,8 +7,7 @@ enter it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from bt_bench.protocol import Contents, Floats, MismatchError, Seen, Suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import is_interrupt, load_reference
-from bt_bench.worker.checking.interpreter_guard import guarded_memory
+from bt_bench.worker.checking.interpreter_guard import guard_on
 from bt_bench.worker.checking.own_code import sizes_of
 from bt_bench.worker.checking.plain_exploring import explorer_of
 from bt_bench.worker.machine import activity
@@ -36,10 +35,7 @@ def play(
         ArmFailedError: if the variant ran out of memory or broke the device.
     """
     if variant is None:
-        reference = load_reference(suite)
-        cpu = torch.device("cpu")
-        return tuple(_play(task, suite, None, reference, cpu, each) for each in task.scenarios)
-    assert arm is not None
+        arm, variant, device = None, load_reference(suite), torch.device("cpu")
     return tuple(_play(task, suite, arm, variant, device, each) for each in task.scenarios)
 
 
@@ -55,7 +51,7 @@ def _play(
     digests: list[Mapping[str, str | Floats]] = []
     whole: Seen | None = None
     reason: Reason | None = None
-    guard = None if arm is None else _guard_on(device)
+    guard = None if arm is None else guard_on(device)
     player = explorer.player()
     before = activity.current().enter(arm or "")
     activity.current().count_calls(0)
@@ -76,10 +72,6 @@ def _play(
     finally:
         activity.current().leave(before)
     return Played(tuple(digests), reason, whole, tuple(player.not_tried))
-
-
-def _guard_on(device: torch.device) -> Callable[..., AbstractContextManager[None]]:
-    return guarded_memory if device.type == "cpu" else lambda *_: nullcontext()
 
 
 def _digest(value: Contents) -> str | Floats:

@@ -68,11 +68,6 @@ class Accesses:
     def __init__(self) -> None:
         self._notes: dict[Access, list[_Note]] = {access: [] for access in Access}
 
-    def clear(self) -> None:
-        """Forget all accesses, for the next launch."""
-        for notes in self._notes.values():
-            notes.clear()
-
     def add(self, access: Access, program: int, size: int, addresses: Int64Array) -> None:
         """Record the elements that one program accesses in one operation.
 

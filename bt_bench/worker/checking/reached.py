@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -191,7 +192,7 @@ def lines_of_functions(text: str, name: str) -> dict[int, str]:
             first = code.co_firstlineno
             for _, _, line in code.co_lines():
                 if line is not None and line > first:
-                    found.setdefault(line, code.co_qualname if _HAS_QUALNAME else code.co_name)
+                    found.setdefault(line, code.co_qualname)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 # Like a module, a class runs its body on import.
@@ -201,9 +202,6 @@ def lines_of_functions(text: str, name: str) -> dict[int, str]:
     for line in _of_definitions(text):
         found.pop(line, None)
     return found
-
-
-_HAS_QUALNAME = sys.version_info >= (3, 11)
 
 
 def _is_class_body(code: CodeType) -> bool:
@@ -245,16 +243,10 @@ def _ranges(
     name: str, known: Mapping[int, str], run: set[int], excuses: Mapping[int, str]
 ) -> list[Unreached]:
     """Return ranges of neighbouring lines that did not run."""
-    found: list[Unreached] = []
-    before_was_missing = False
-    for line in sorted(known):
-        missing = line not in run
-        if missing:
-            last = found[-1] if found and before_was_missing else None
-            excuse = excuses.get(line, "")
-            if last is not None and (last.function, last.excuse) == (known[line], excuse):
-                found[-1] = Unreached(name, last.first, line, known[line], excuse)
-            else:
-                found.append(Unreached(name, line, line, known[line], excuse))
-        before_was_missing = missing
-    return found
+    kinds = groupby(sorted(known), lambda line: (line in run, known[line], excuses.get(line, "")))
+    ranges = [(kind, list(lines)) for kind, lines in kinds]
+    return [
+        Unreached(name, lines[0], lines[-1], function, excuse)
+        for (ran, function, excuse), lines in ranges
+        if not ran
+    ]

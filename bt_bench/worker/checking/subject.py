@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from bt_bench.protocol import Guard, MismatchError, Through, Trial
 from bt_bench.protocol.driver import plainly
 from bt_bench.results import CheckReport, Reason, ReasonCode
 from bt_bench.variants import is_interrupt
-from bt_bench.worker.checking.interpreter_guard import guarded_memory
+from bt_bench.worker.checking.interpreter_guard import guard_on
 from bt_bench.worker.machine import activity
 from bt_bench.worker.tasks.arm import Arm
 from bt_bench.worker.tasks.failures import ArmFailedError, is_fatal, reason_of, synchronize
@@ -22,27 +23,30 @@ from bt_bench.worker.tasks.tasks import CheckOutcome
 __all__ = ["Subject", "Through"]
 
 
+@dataclass(eq=False)
 class Subject:
-    """A variant under check on one path, and its outcome."""
+    """A variant under check on one path, and its outcome.
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        device: torch.device,
-        through: Through | None = None,
-        differences: Sequence[str] = (),
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.differences = list(differences)
-        self._device = device
-        self.through = through or plainly
-        self._of_trial: Any = None  # the subject that the trial's `begin` or `resume` returned
-        self._compared: Sequence[str] = ()
-        self._tolerant: Sequence[str] = ()
-        self.reason: Reason | None = None
-        self.steps = 0
+    Args:
+        name: the variant's name.
+        path: the path of the operations to call.
+        device: the device of the variant.
+        differences: names of its own definitions that it is checked by.
+        through: makes its calls.
+        reason: why it has failed; `None`: it has not.
+        steps: number of steps that were compared.
+    """
+
+    name: str
+    path: Path
+    device: torch.device
+    differences: Sequence[str] = ()
+    through: Through = plainly
+    reason: Reason | None = None
+    steps: int = 0
+    _of_trial: Any = None  # the subject that the trial's `begin` or `resume` returned
+    _compared: Sequence[str] = ()
+    _tolerant: Sequence[str] = ()
 
     def attempt(self, where: str, action: Callable[[], None]) -> None:
         """Run part of the check and record a failure; skip it if the subject has failed already.
@@ -55,7 +59,7 @@ class Subject:
         before = activity.current().enter(self.name)
         try:
             action()
-            synchronize(self._device)  # errors of the device show here
+            synchronize(self.device)  # errors of the device show here
         except MismatchError as mismatch:
             calls = "+".join(self.path)
             self.reason = Reason(
@@ -64,7 +68,7 @@ class Subject:
         except BaseException as error:  # SystemExit too: a variant must not end the run
             if is_interrupt(error):
                 raise
-            if is_fatal(error, self._device):
+            if is_fatal(error, self.device):
                 raise ArmFailedError(self.name, error, where) from error
             self.reason = reason_of(error, where)
         finally:
@@ -144,11 +148,8 @@ class Subject:
         action(self._of_trial, self._guard)
 
     def _guard(self, *owners: object) -> AbstractContextManager[None]:
-        """Return a guard on interpreted kernels: it refuses races and accesses outside `owners`.
-
-        On a GPU the guard does nothing.
-        """
-        return guarded_memory(*owners) if self._device.type == "cpu" else nullcontext()
+        """Return a guard on interpreted kernels: it refuses races and accesses outside `owners`."""
+        return guard_on(self.device)(*owners)
 
     def outcome(self) -> CheckOutcome:
         """Return a report, or the reason for the failure."""
@@ -157,7 +158,7 @@ class Subject:
         report = CheckReport(
             steps=self.steps,
             buffers=list(self._compared),
-            differences=self.differences,
+            differences=list(self.differences),
             within_tolerance=list(self._tolerant),
         )
         return CheckOutcome(report, None)
