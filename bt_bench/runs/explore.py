@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -172,6 +172,7 @@ class _SoFar:
     not_tried: dict[str, None] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Exploring:
     """An explorer of variants of a suite.
 
@@ -187,30 +188,22 @@ class Exploring:
             the seconds so far.
     """
 
-    def __init__(
-        self,
-        suite: Suite,
-        variants: Sequence[Runner],
-        references: Runner,
-        seed: int,
-        *,
-        deep: bool = False,
-        lines: bool = False,
-        on_batch: Callable[[str, int, int, float], None] = lambda *_: None,
-    ) -> None:
-        self._on_batch = on_batch
-        self._explorer = explorer_of(suite)
-        self._suite = suite
-        self._variants = variants
-        self._references = references
-        self._seed = seed
-        self._deep = deep
-        self._lines = lines
+    suite: Suite
+    variants: Sequence[Runner]
+    references: Runner
+    seed: int
+    _: KW_ONLY
+    deep: bool = False
+    lines: bool = False
+    on_batch: Callable[[str, int, int, float], None] = lambda *_: None
+
+    def __post_init__(self) -> None:
+        self._explorer = explorer_of(self.suite)
         self._reference_is_asked = Lock()
         self._one_at_a_time = Lock()  # for the explorer, and for reports of progress
         self._large_is_played = Lock()
         # A thread for each process but the first.
-        self._lanes = [ThreadPoolExecutor(1) for _ in variants[1:]]
+        self._lanes = [ThreadPoolExecutor(1) for _ in self.variants[1:]]
 
     def explore(
         self,
@@ -228,7 +221,7 @@ class Exploring:
             limit: seconds after which an arm is given up, without the time for making a scenario
                 smaller.
         """
-        surveyed = self._variants[0].run(Survey(), arms)
+        surveyed = self.variants[0].run(Survey(), arms)
         for arm in arms:
             wanted = len(recipes) + len(numbers)
             if arm in surveyed.failed:
@@ -240,7 +233,7 @@ class Exploring:
                 yield Explored(arm, 0, wanted, 0.0, skipped=traits.skipped)
                 continue
             drawn = [
-                Recipe(Source(self._seed, number, traits.features, traits.sizes, self._deep))
+                Recipe(Source(self.seed, number, traits.features, traits.sizes, self.deep))
                 for number in numbers
             ]
             yield self._explore(arm, [*recipes, *drawn], limit)
@@ -254,8 +247,8 @@ class Exploring:
         started = time.monotonic()
         begins = range(0, len(recipes), BATCH)
         batches = [(begin, recipes[begin : begin + BATCH]) for begin in begins]
-        every = len(self._variants)
-        lanes = [_Lane(runner, batches[at::every]) for at, runner in enumerate(self._variants)]
+        every = len(self.variants)
+        lanes = [_Lane(runner, batches[at::every]) for at, runner in enumerate(self.variants)]
         so_far = _SoFar(len(recipes), started, started + limit)
         waiting = [
             thread.submit(self._play, arm, lane, so_far)
@@ -274,17 +267,17 @@ class Exploring:
             assert lane.wrong is not None
             found = self._found(arm, lane.runner, lane.played, *lane.wrong)
             return Explored(arm, lane.at + 1, so_far.wanted, taken, found)
-        coverage = self._coverage(arm) if self._lines else None
+        coverage = self._coverage(arm) if self.lines else None
         not_tried = tuple(so_far.not_tried)
         played, wanted = so_far.played, so_far.wanted
         return Explored(arm, played, wanted, taken, coverage=coverage, not_tried=not_tried)
 
     def _coverage(self, arm: str) -> Coverage | None:
         """Return the coverage of an arm in all processes; `None` if one of them cannot tell."""
-        ran = [runner.run(ReadRan(), [arm]) for runner in self._variants[1:]]
+        ran = [runner.run(ReadRan(), [arm]) for runner in self.variants[1:]]
         if any(each.failed for each in ran):
             return None
-        read = self._variants[0].run(ReadCoverage(tuple(each.value for each in ran)), [arm])
+        read = self.variants[0].run(ReadCoverage(tuple(each.value for each in ran)), [arm])
         return None if read.failed else read.value
 
     def _play(self, arm: str, lane: _Lane, so_far: _SoFar) -> None:
@@ -314,10 +307,10 @@ class Exploring:
                 lane.played += batch
                 so_far.played += len(batch)
                 taken = time.monotonic() - so_far.started
-                self._on_batch(arm, so_far.played, so_far.wanted, taken)
+                self.on_batch(arm, so_far.played, so_far.wanted, taken)
 
     def _made(self, recipe: Recipe) -> Any:
-        with running(self._suite, "scenario"):
+        with running(self.suite, "scenario"):
             return self._explorer.made(recipe)
 
     def _first_wrong(
@@ -335,10 +328,10 @@ class Exploring:
             scenarios: the scenarios, in order.
             not_tried: collects the parts that they leave out.
         """
-        task = Play(tuple(scenarios), lines=self._lines)
+        task = Play(tuple(scenarios), lines=self.lines)
         finished = runner.run(task, [arm])
         with self._reference_is_asked:
-            wanted = self._references.run(task, ()).value
+            wanted = self.references.run(task, ()).value
         if arm in finished.failed:  # it took its process with it: which of them did?
             reason = finished.failed[arm]
             if len(scenarios) == 1:
@@ -376,22 +369,17 @@ class Exploring:
             if alone is None:
                 return self._found_among(arm, runner, played, scenario, difference)
             difference = alone[1]
-        cut = Change(Cut.UNTIL, difference.place)
-        until = self._explorer.until(scenario, difference.place)
-        if difference.name in _OF_THE_PROCESS:
-            if difference.name != ReasonCode.TAMPERED:  # which is seen once all calls are made
-                recipe, scenario = replace(recipe, changes=(*recipe.changes, cut)), until
-        else:
+        shrunk = None
+        if difference.name not in _OF_THE_PROCESS:
             shrunk = self._shrunk(arm, runner, recipe, scenario, difference)
-            runner.renew()
-            again = self._first_wrong(arm, runner, [shrunk[1]])
-            if again is not None and again[1].name == shrunk[2].name:
-                recipe, scenario, difference = shrunk[0], shrunk[1], again[1]
-            else:  # it was wrong because of earlier tries
-                recipe, scenario = replace(recipe, changes=(*recipe.changes, cut)), until
+        if shrunk is not None:
+            recipe, scenario, difference = shrunk
+        elif difference.name != ReasonCode.TAMPERED:  # which is seen once all calls are made
+            cut = Change(Cut.UNTIL, difference.place)
+            recipe = replace(recipe, changes=(*recipe.changes, cut))
+            scenario = self._explorer.until(scenario, difference.place)
         told = self._told(arm, runner, scenario, difference)
-        lines = tuple(self._explorer.lines(scenario))
-        return Found(number, title, told, _cut(lines), (recipe,))
+        return Found(number, title, told, self._lines_of(scenario), (recipe,))
 
     def _found_among(
         self,
@@ -416,16 +404,25 @@ class Exploring:
                 ", and in a fresh process after the others too: it takes what this process did "
                 "before them, or chance"
             )
-        lines = tuple(self._explorer.lines(scenario))
-        recipe = played[-1]
+        number, title = played[-1].source.number, self._explorer.title(scenario)
         told = Reason(code=reason.code, message=message)
-        title = self._explorer.title(scenario)
-        return Found(recipe.source.number, title, told, _cut(lines), needs)
+        return Found(number, title, told, self._lines_of(scenario), needs)
+
+    def _lines_of(self, scenario: Any) -> tuple[str, ...]:
+        """Return a scenario's lines; of many, the first and the last."""
+        lines = self._explorer.lines(scenario)
+        if len(lines) <= MOST_LINES:
+            return tuple(lines)
+        half = MOST_LINES // 2
+        return (*lines[:half], f"… {len(lines) - 2 * half} more calls …", *lines[-half:])
 
     def _shrunk(
         self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: _Difference
-    ) -> tuple[Recipe, Any, _Difference]:
-        """Return the smallest scenario with the same fault that can be found in time."""
+    ) -> tuple[Recipe, Any, _Difference] | None:
+        """Return the smallest scenario with the same fault that can be found in time.
+
+        `None` if it is right in a fresh process: it was wrong because of earlier tries.
+        """
         until = time.monotonic() + SHRINK_SECONDS
 
         def take(change: Change, candidate: Any) -> bool:
@@ -437,20 +434,27 @@ class Exploring:
             scenario, difference = candidate, failing[1]
             return True
 
-        place = difference.place
-        take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
-        improved = True
-        while improved:
-            improved = False
+        def take_until() -> None:
+            place = difference.place
+            take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
+
+        def take_smaller() -> bool:
             for at, candidate in enumerate(self._explorer.smaller(scenario)):
                 if time.monotonic() > until:
-                    return recipe, scenario, difference
+                    return False
                 if take(Change(Cut.SMALLER, at), candidate):
-                    improved = True
-                    break
-        place = difference.place
-        take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
-        return recipe, scenario, difference
+                    return True
+            return False
+
+        take_until()
+        while take_smaller():
+            pass
+        take_until()
+        runner.renew()
+        again = self._first_wrong(arm, runner, [scenario])
+        if again is None or again[1].name != difference.name:
+            return None
+        return recipe, scenario, again[1]
 
     def _told(self, arm: str, runner: Runner, scenario: Any, difference: _Difference) -> Reason:
         """Return the fault, with the first differing element and both values."""
@@ -461,7 +465,7 @@ class Exploring:
                 return reason
             return Reason(code=reason.code, message=f"{where}: {reason.message}")
         task = Play((scenario,), whole=difference.place)
-        wanted = self._references.run(task, ()).value[0].whole or {}
+        wanted = self.references.run(task, ()).value[0].whole or {}
         finished = runner.run(task, [arm])
         found = {} if arm in finished.failed else finished.value[0].whole or {}
         name = difference.name
@@ -514,11 +518,3 @@ def _described(name: str, seen: Contents | None, expected: Contents | None) -> s
         f"{name}{place} is {found[at]}, expected {wanted[at]}{within}; {len(different)} of "
         f"{found.size} elements differ{alike}"
     )
-
-
-def _cut(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the first and the last lines of many."""
-    if len(lines) <= MOST_LINES:
-        return tuple(lines)
-    half = MOST_LINES // 2
-    return (*lines[:half], f"… {len(lines) - 2 * half} more calls …", *lines[-half:])

@@ -150,11 +150,20 @@ def _explorer_here(ref: SuiteRef) -> Explorer:
 
 def _sealed(suite: Suite, scenario: Any) -> Sealed:
     """Pickle a scenario: both processes get the same bytes, and neither has to make it again."""
+    return Sealed(_pickled(suite, "a scenario", scenario))
+
+
+def _pickled(suite: Suite, what: str, value: object) -> bytes:
+    """Pickle a value of a suite's own classes for the processes that play scenarios.
+
+    Raises:
+        UsageError: if it cannot be pickled.
+    """
     try:
-        return Sealed(pickle.dumps(scenario))
+        return pickle.dumps(value)
     except Exception as error:  # a suite's class may raise anything
         raise UsageError(
-            f"{place_of(suite)}: a scenario cannot be pickled, which exploring needs: "
+            f"{place_of(suite)}: {what} cannot be pickled, which exploring needs: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -172,11 +181,7 @@ class PlainExplorer(Explorer):
 
     def scenario(self, source: Source) -> Scenario:
         """See the base class."""
-        workloads = {
-            name: workload
-            for name, workload in self._workloads(source.seed).items()
-            if workload.features <= source.features and _undefined(name) not in source.features
-        }
+        workloads = self._explorable(source.seed, source.features)
         if not workloads:
             raise UsageError(f"{place_of(self._suite)}: no conformance workload can be explored")
         return _Maker(self._suite, workloads, source).make()
@@ -196,11 +201,7 @@ class PlainExplorer(Explorer):
         if driver_of(self._suite).trial is not None:
             return "its suite has a trial of its own, and no explorer (docs/suites.md)"
         features = frozenset(getattr(variant, "features", ()))
-        undefined = self.abilities(variant)
-        if not any(
-            workload.features <= features and _undefined(name) not in undefined
-            for name, workload in self._workloads(0).items()
-        ):
+        if not self._explorable(0, features | self.abilities(variant)):
             return "no conformance workload can be explored with it (docs/suites.md)"
         return ""
 
@@ -215,9 +216,7 @@ class PlainExplorer(Explorer):
 
     def smaller(self, scenario: Any) -> Iterator[Any]:
         """See the base class."""
-        for candidate in _candidates(scenario):
-            if is_legal(candidate):
-                yield candidate
+        return filter(is_legal, _candidates(scenario))
 
     def until(self, scenario: Any, place: int) -> Any:
         """See the base class."""
@@ -229,6 +228,14 @@ class PlainExplorer(Explorer):
 
         return PlainPlayer(self._suite)
 
+    def _explorable(self, seed: int, features: frozenset[str]) -> Mapping[str, Workload]:
+        """Return the workloads for a variant with these features and `abilities`."""
+        return {
+            name: workload
+            for name, workload in self._workloads(seed).items()
+            if workload.features <= features and _undefined(name) not in features
+        }
+
     def _workloads(self, seed: int) -> Mapping[str, Workload]:
         """Return the conformance workloads that have a step."""
         if seed not in self._conformance:
@@ -236,21 +243,12 @@ class PlainExplorer(Explorer):
                 found = dict(self._suite.conformance(seed))
             for name, workload in found.items():
                 check_workload(self._suite, workload)
-                self._check_pickles(name, workload)
+                # Its contents are sent to both processes.
+                _pickled(self._suite, f"the conformance workload {name!r}", workload)
             self._conformance[seed] = {
                 name: workload for name, workload in found.items() if len(workload.steps)
             }
         return self._conformance[seed]
-
-    def _check_pickles(self, name: str, workload: Workload) -> None:
-        """Refuse a workload that cannot be pickled: its contents are sent to both processes."""
-        try:
-            pickle.dumps(workload)
-        except Exception as error:  # a suite's class may raise anything
-            raise UsageError(
-                f"{place_of(self._suite)}: the conformance workload {name!r} cannot be pickled, "
-                f"which exploring needs: {type(error).__name__}: {error}"
-            ) from error
 
 
 def _undefined(name: str) -> str:
@@ -283,10 +281,10 @@ class _Maker:
         The same workload with other contents exposes results that a variant remembers by size.
         """
         count = 1 + int(self._rng.choice(3, p=(0.5, 0.35, 0.15)))
-        found = [self._pick(list(self._workloads))]
+        known = list(self._workloads)
+        found = [self._pick(known)]
         while len(found) < count:
-            others = found if self._below(2) else list(self._workloads)
-            found.append(self._pick(others))
+            found.append(self._pick(found if self._below(2) else known))
         return tuple(found)
 
     def _instances(self, workloads: int) -> tuple[Instance, ...]:
@@ -378,10 +376,8 @@ def _simpler_instances(one: Instance) -> Iterator[Instance]:
 def _simpler_steps(action: Action) -> Iterator[Step]:
     if not isinstance(action, Step):
         return
-    if action.again:
-        yield replace(action, again=0)
-        if action.again > 1:
-            yield replace(action, again=1)
+    for fewer in range(action.again):
+        yield replace(action, again=fewer)
     if action.fill != GARBAGE:
         yield replace(action, fill=GARBAGE)
 
