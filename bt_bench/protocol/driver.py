@@ -108,7 +108,7 @@ class Driver(ABC):
 
     def undo(self) -> Callable[[], object]:
         """Return a call that restores the host's state, so a step can be staged once more."""
-        return _nothing
+        return lambda: None
 
     @classmethod
     def with_other_contents(cls, workload: Any, rng: np.random.Generator) -> Any | None:
@@ -189,10 +189,6 @@ class Driver(ABC):
     def differences_of(cls, variant: type[Any]) -> list[str]:
         """Return the names of a variant's own definitions that it is checked by; usually none."""
         return []
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class Trial(ABC):

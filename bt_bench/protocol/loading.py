@@ -125,17 +125,13 @@ def _import(ref: SuiteRef) -> ModuleType:
         ) from error
 
 
+@cache
 def driver_of(suite: Suite) -> type[Driver]:
     """Return the class that drives variants of a suite; this loads torch.
 
     Raises:
         UsageError: naming file and line if it does not import, or the defect of the class.
     """
-    return _driver_of(suite)
-
-
-@cache
-def _driver_of(suite: Suite) -> type[Driver]:
     with running(suite, "driver"):
         driver = suite.driver()
     if not isinstance(driver, type) or not issubclass(driver, Driver):

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from bt_bench.base.errors import UsageError, names_hint
@@ -131,10 +132,8 @@ def place_in(folder: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     place = str(folder / f"{MODULE}.py")
-    frame = error.__traceback__
-    while frame is not None:
-        path = Path(frame.tb_frame.f_code.co_filename)
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
         if path.is_relative_to(folder):
-            place = f"{path}:{frame.tb_lineno}"
-        frame = frame.tb_next
+            place = f"{path}:{line}"
     return place

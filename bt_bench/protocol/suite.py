@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bt_bench.base import Document
     from bt_bench.protocol.driver import Driver
     from bt_bench.protocol.exploring import Explorer
-    from bt_bench.protocol.parameters import WorkloadParameters
     from bt_bench.protocol.workload import Workload
 
 PROTOCOL: Final = 1
@@ -284,7 +283,9 @@ def _problems(suite: Suite) -> list[str]:
     try:
         found += _repeated_kinds(suite)
         for each in suite.parameters:
-            found += _problems_of_kind(each)
+            found += misspelt(each, WorkloadParameters)
+            if not isinstance(getattr(each, "features", None), property):
+                found.append(f"{_place_of(each)}: features is a method; expected a property")
         default = suite.parameters[0].model_fields["workload"]
         if len(suite.parameters) > 1 and default.is_required():
             found.append(
@@ -298,13 +299,6 @@ def _problems(suite: Suite) -> list[str]:
 
 def _is_kind(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, WorkloadParameters)
-
-
-def _problems_of_kind(parameters: type[WorkloadParameters]) -> list[str]:
-    found = list(misspelt(parameters, WorkloadParameters))
-    if not isinstance(getattr(parameters, "features", None), property):
-        found.append(f"{_place_of(parameters)}: features is a method; expected a property")
-    return found
 
 
 def _repeated_kinds(suite: Suite) -> list[str]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -113,9 +114,11 @@ def find_variants(
             raise UsageError(f"--kernels {folder}: holds no variant file (a .py file)")
         for entry in entries:
             if entry.name in found:
+                other = found[entry.name]
+                place = "the shipped variants" if other.shipped else other.path
                 raise UsageError(
-                    f"{entry.path}: variant {entry.name!r} exists already in "
-                    f"{_shown(found[entry.name])}; rename the file"
+                    f"{entry.path}: variant {entry.name!r} exists already in {place}; rename the "
+                    "file"
                 )
             if suite.is_opponent(entry.name):
                 raise UsageError(
@@ -344,13 +347,7 @@ def _line_in(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f":{error.lineno}"
     line = ""
-    frame = error.__traceback__
-    while frame is not None:
-        if Path(frame.tb_frame.f_code.co_filename).resolve() == path.resolve():
-            line = f":{frame.tb_lineno}"
-        frame = frame.tb_next
+    for frame, number in walk_tb(error.__traceback__):
+        if Path(frame.f_code.co_filename).resolve() == path.resolve():
+            line = f":{number}"
     return line
-
-
-def _shown(entry: VariantEntry) -> str:
-    return "the shipped variants" if entry.shipped else str(entry.path)

@@ -31,12 +31,7 @@ def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
     outside of it. They are found by the paths in code objects and by import statements, not in
     `sys.modules`: modules may have been removed from there.
     """
-    files = {
-        Path(code.co_filename)
-        for kind in variant.__mro__
-        for attribute in vars(kind).values()
-        if (code := getattr(inspect.unwrap(_function(attribute)), "__code__", None)) is not None
-    }
+    files = {Path(function.__code__.co_filename) for function in _functions_of(variant)}
     files = {path for path in files if path.is_file() and not _is_installed(path)}
     shipped = {path for path in files if _is_in(path, suite.package)}
     own = files - shipped
@@ -61,11 +56,15 @@ def _is_readable(path: Path) -> bool:
     return True
 
 
-def _function(attribute: Any) -> Any:
-    """Return the function in a property, class method or static method."""
-    for name in ("fget", "__func__"):
-        attribute = getattr(attribute, name, None) or attribute
-    return attribute
+def _functions_of(variant: type[Any]) -> Iterator[FunctionType]:
+    """Yield the functions of a class and its bases, also those in properties and class methods."""
+    for kind in variant.__mro__:
+        for attribute in vars(kind).values():
+            for name in ("fget", "__func__"):
+                attribute = getattr(attribute, name, None) or attribute
+            function = inspect.unwrap(attribute)
+            if isinstance(function, FunctionType):
+                yield function
 
 
 def _is_installed(path: Path) -> bool:
@@ -135,28 +134,22 @@ def _folder_of(name: str) -> Path | None:
 def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
     """Return the numbers in a variant's own files, in ascending order; see `numbers_in`."""
     names = _names_of(variant)
-    found: set[int] = set()
     texts = {path: path.read_text(encoding="utf-8") for path in files_of(suite, variant)}
+    constants: dict[str, int] = {}
     for text in texts.values():
-        for name, value in _constants(text).items():
-            names.setdefault("", {})[name] = value
-    for path, text in texts.items():
-        found |= numbers_in(text, {**names.get("", {}), **names.get(str(path), {})})
-    return tuple(sorted(found))
+        constants |= _constants(text)
+    found = (numbers_in(text, constants | names.get(str(path), {})) for path, text in texts.items())
+    return tuple(sorted(set[int]().union(*found)))
 
 
 def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
     """Return the named integers in the modules of a class, also imported ones, by file."""
     found: dict[str, dict[str, int]] = {}
-    for kind in variant.__mro__:
-        for attribute in vars(kind).values():
-            function = inspect.unwrap(_function(attribute))
-            if not isinstance(function, FunctionType):
-                continue
-            named = function.__globals__.items()
-            values = {name: getattr(value, "value", value) for name, value in named}
-            numbers = {name: value for name, value in values.items() if type(value) is int}
-            found.setdefault(function.__code__.co_filename, {}).update(numbers)
+    for function in _functions_of(variant):
+        named = function.__globals__.items()
+        values = {name: getattr(value, "value", value) for name, value in named}
+        numbers = {name: value for name, value in values.items() if type(value) is int}
+        found.setdefault(function.__code__.co_filename, {}).update(numbers)
     return found
 
 

@@ -122,14 +122,13 @@ class PlainTrial(Trial):
             self._references = {
                 path: self._driver(reference, self._workload, _CPU) for path in paths
             }
-            self._refuse_without_variant()
+            for driver in self._references.values():
+                self._refuse_unfit(driver)
             self._reference_inputs = self._inputs_on(_CPU)
             # A pristine copy: variants might change the inputs that they are passed.
             self._pristine = self._inputs_on(_CPU)
             # Paths whose reference has written nothing so far.
             self._idle = set(paths)
-            for driver in self._references.values():
-                self._refuse_without_outputs(driver)
 
     @property
     def num_steps(self) -> int:
@@ -168,18 +167,17 @@ class PlainTrial(Trial):
     def _inputs_on(self, device: torch.device) -> Sequence[Any]:
         return inputs_of_steps(self._suite, self._driver, device, self._workload)
 
-    def _refuse_without_variant(self) -> None:
-        """Refuse a driver without the attribute `variant`, which the check needs."""
-        for driver in self._references.values():
-            if not hasattr(driver, "variant"):
-                place = line_of(self._suite, self._driver.__init__, self._driver)
-                raise UsageError(
-                    f"{place}: {self._driver.__name__} has no attribute 'variant'; expected "
-                    "__init__ to keep the variant's object there"
-                )
+    def _refuse_unfit(self, driver: Driver) -> None:
+        """Refuse a driver that keeps no variant, or declares nothing to compare.
 
-    def _refuse_without_outputs(self, driver: Driver) -> None:
-        """Refuse a driver that declares nothing to compare: every variant would be right."""
+        Without anything to compare, every variant would be right.
+        """
+        if not hasattr(driver, "variant"):
+            place = line_of(self._suite, self._driver.__init__, self._driver)
+            raise UsageError(
+                f"{place}: {self._driver.__name__} has no attribute 'variant'; expected "
+                "__init__ to keep the variant's object there"
+            )
         declared = {**driver.outputs(), **driver.state()}
         if not any(tensor.numel() for tensor in declared.values()):
             raise UsageError(

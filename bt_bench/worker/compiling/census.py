@@ -90,7 +90,6 @@ def take_census(
     spec: SweepSpec,
     entries: Sequence[VariantEntry],
     targets: Sequence[str] = DEFAULT_TARGETS,
-    seconds: float = SECONDS_TO_COMPILE,
     isolation: Isolation | None = None,
     on_traceback: Callable[[str], None] | None = None,
 ) -> StaticCensus:
@@ -102,7 +101,6 @@ def take_census(
         spec: its cases and operations are used; its variants are ignored.
         entries: the variants, each with the tree that it is imported from.
         targets: the targets to compile for.
-        seconds: the timeout.
         isolation: the files of a repository that variants may use; `None`: any.
         on_traceback: called with the traceback of each failure of a variant.
 
@@ -112,14 +110,13 @@ def take_census(
             or if the subprocess times out or dies.
         BtBenchError: for a defect of bt-bench.
     """
-    return compile_cases(spec, entries, targets, seconds, isolation, on_traceback).census
+    return compile_cases(spec, entries, targets, isolation, on_traceback).census
 
 
 def compile_cases(
     spec: SweepSpec,
     entries: Sequence[VariantEntry],
     targets: Sequence[str] = DEFAULT_TARGETS,
-    seconds: float = SECONDS_TO_COMPILE,
     isolation: Isolation | None = None,
     on_traceback: Callable[[str], None] | None = None,
     *,
@@ -145,7 +142,7 @@ def compile_cases(
     )
     with scratch_folder("static") as folder:
         (folder / REQUEST_NAME).write_bytes(pickle.dumps(request))
-        printed, errors = _run(folder, seconds, code)
+        printed, errors = _run(folder, code)
         answer = _answer(printed, errors, spec, entries)
     if on_traceback is not None:
         for traceback in answer.tracebacks:
@@ -163,7 +160,8 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
     Raises:
         UsageError: if the subprocess died, or printed anything else.
     """
-    whose = f"the process that compiles the kernels of {', '.join(_names(entries))}"
+    names = ", ".join(entry.name for entry in entries)
+    whose = f"the process that compiles the kernels of {names}"
     lines = printed.split("\n")[:-1]
     if not lines:
         raise UsageError(f"{whose} died{_shown(errors)}")
@@ -174,19 +172,19 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
     except ValueError as error:
         raise UsageError(
             f"{whose} was made to print text that bt-bench does not print there; a variant must "
-            "leave "
-            "the process as it is"
+            "leave the process as it is"
         ) from error
 
 
-def _run(folder: Path, seconds: float, code: bool = False) -> tuple[str, str]:
+def _run(folder: Path, code: bool = False) -> tuple[str, str]:
     """Run the subprocess to its end, and return its stdout (the answer) and stderr."""
     command = [sys.executable, "-m", "bt_bench.worker.compiling", str(folder)]
     try:
-        done = run_kept(command, env=_environment(folder, code), seconds=seconds)
+        done = run_kept(command, env=_environment(folder, code), seconds=SECONDS_TO_COMPILE)
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"compiling the kernels has not ended after {seconds:g} s; leave out variants or cases"
+            f"compiling the kernels has not ended after {SECONDS_TO_COMPILE:g} s; leave out "
+            "variants or cases"
         ) from None
     return done.stdout, done.stderr
 
@@ -196,12 +194,9 @@ def _environment(folder: Path, code: bool) -> dict[str, str]:
 
     With `code`, binaries contain paths and line numbers; then only their instructions are compared.
     """
-    mine = {
-        name: value
-        for name, value in os.environ.items()
-        # The interpreter compiles nothing, and another backend would not be CUDA.
-        if name not in ("TRITON_INTERPRET", "TRITON_DEFAULT_BACKEND")
-    }
+    # The interpreter compiles nothing, and another backend would not be CUDA.
+    left_out = ("TRITON_INTERPRET", "TRITON_DEFAULT_BACKEND")
+    mine = {name: value for name, value in os.environ.items() if name not in left_out}
     return mine | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONSAFEPATH": "1",  # do not import from the working directory
@@ -210,10 +205,6 @@ def _environment(folder: Path, code: bool) -> dict[str, str]:
         "TRITON_DISABLE_LINE_INFO": str(int(not code)),
         "TRITON_DUMP_PTXAS_LOG": "1",
     }
-
-
-def _names(entries: Sequence[VariantEntry]) -> list[str]:
-    return [entry.name for entry in entries]
 
 
 def _shown(errors: str) -> str:

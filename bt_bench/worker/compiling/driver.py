@@ -34,10 +34,6 @@ class Launch:
     arguments: tuple[Any, ...]
 
 
-OnLoad = Callable[[bytes], object]
-OnLaunch = Callable[[Launch], None]
-
-
 class AheadDriver:
     """A stand-in for Triton's driver; it accepts pointers to CPU memory.
 
@@ -50,7 +46,12 @@ class AheadDriver:
         device: the current device.
     """
 
-    def __init__(self, targets: list[int], on_load: OnLoad, on_launch: OnLaunch) -> None:
+    def __init__(
+        self,
+        targets: list[int],
+        on_load: Callable[[bytes], object],
+        on_launch: Callable[[Launch], None],
+    ) -> None:
         self.device = 0
         self.utils = self  # Triton's own driver has a module of C functions there
         self._targets = targets

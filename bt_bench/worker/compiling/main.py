@@ -66,7 +66,8 @@ def main(folder: Path) -> None:
     Exit by `os._exit`, which skips any exit handlers that variants have registered. Programs that
     variants start do not inherit the answer's file descriptor.
     """
-    answers = _stdout_apart()
+    answers = os.dup(1)  # for the answer alone; not inherited by subprocesses
+    os.dup2(2, 1)  # other output goes to stderr
     run_suites_here()
     request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
@@ -85,13 +86,6 @@ def main(folder: Path) -> None:
         file.write(f"{answer.model_dump_json()}\n")
     sys.stderr.flush()
     os._exit(0)
-
-
-def _stdout_apart() -> int:
-    """Return a file descriptor of stdout for the answer alone; redirect other output to stderr."""
-    answers = os.dup(1)  # not inherited by subprocesses
-    os.dup2(2, 1)
-    return answers
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,6 @@ class Compiler:
         fence = None
         if isolation is not None:
             fence = Fence(replace(isolation, suite=loaded_files(suite)))
-        if fence is not None:
             fence.put_up()
         sys.meta_path.insert(0, self._watch)
         names = [entry.name for entry in self._request.entries]
@@ -179,7 +172,10 @@ class Compiler:
                     taken, launched = self._operation(entry, variant, case, operation, target)
                     operations.append(taken)
                     kernels |= launched
-        _refuse_tampering(tools, entry.name)
+        try:
+            tools.refuse()
+        except TamperedError as error:
+            raise UsageError(f"variant {entry.name}, while compiled: {error}") from error
         modules = self._modules(entry)
         self.files[entry.name] = sorted(str(path) for path in modules.values())
         ordered = sorted(kernels, key=lambda k: (k.name, k.signature, k.target, k.binary))
@@ -212,7 +208,12 @@ class Compiler:
                 self._run(arm, case.steps, operation, window)
         except ArmFailedError as failed:
             return OperationCensus.model_validate(where | {"failure": _explained(failed)}), set()
-        return OperationCensus.model_validate(where | _found(window)), window.kernels
+        launched = {
+            "steps": window.runs(),
+            "kernels": sorted(kernel.id for kernel in window.kernels),
+            "sequence": window.sequence,
+        }
+        return OperationCensus.model_validate(where | launched), window.kernels
 
     def _run(self, arm: Arm, steps: Sequence[Any], operation: Operation, window: Window) -> None:
         for step in steps:
@@ -232,24 +233,9 @@ class Compiler:
         return {name: path for name, path in modules.items() if path.is_file()}
 
 
-def _refuse_tampering(tools: ToolWatch, variant: str) -> None:
-    try:
-        tools.refuse()
-    except TamperedError as error:
-        raise UsageError(f"variant {variant}, while compiled: {error}") from error
-
-
 def _built(spec: CaseSpec) -> _Case:
     workload = build_workload(spec.parameters)
     return _Case(spec, workload, inputs_on(_CPU, workload))
-
-
-def _found(window: Window) -> dict[str, object]:
-    return {
-        "steps": window.runs(),
-        "kernels": sorted(kernel.id for kernel in window.kernels),
-        "sequence": window.sequence,
-    }
 
 
 def _toolchain(targets: Iterable[str]) -> Toolchain:

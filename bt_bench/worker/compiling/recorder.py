@@ -8,6 +8,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,10 @@ class Window:
 
     def runs(self) -> list[StepLaunches]:
         """Return the steps, with equal neighbours merged."""
-        runs: list[StepLaunches] = []
-        for step in self.steps:
-            launches = dict(sorted(step.items()))
-            if runs and runs[-1].launches == launches:
-                runs[-1] = StepLaunches(steps=runs[-1].steps + 1, launches=launches)
-            else:
-                runs.append(StepLaunches(steps=1, launches=launches))
-        return runs
+        return [
+            StepLaunches(steps=len([*steps]), launches=launches)
+            for launches, steps in groupby(dict(sorted(step.items())) for step in self.steps)
+        ]
 
     def begin_step(self) -> None:
         """Begin the next step."""
