@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import pytest
 from examples.tools import bench
-from support.suites import write_suite
-
-
-def changed(folder, name, old, new):
-    path = folder / name
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_suite(tmp_path / "mine")
+from support.suites import changed
 
 
 def check(folder, *options):
@@ -37,19 +25,11 @@ def test_it_passes_as_it_is(folder):
             "failed: KeyError",
         ),
         ("suite.py", '"num_rows": [len', '"rows": 1 / 0, "num_rows": [len', "sizes of suite"),
-        ("suite.py", "parameters = (Tokens,)", "parameters = (3,)", "suite.py:39: parameters has"),
-        (
-            "driver.py",
-            "return partial(self.variant.copy, step)",
-            "return partial(self.variant.out[: len(step)].copy_, step)",
-            "driver.py:16: its check cannot fail: a variant that does nothing passes",
-        ),
         ("suite.py", 'return {"one"', '1 / 0\n        return {"one"', "conformance of suite"),
         ("driver.py", "import torch\n", "import torchh\n", "driver of suite 'copying' failed"),
         ("driver.py", "class CopyDriver(Driver)", "class CopyDriver", "expected a Driver"),
         ("driver.py", "def rewind", "def rewound", "CopyDriver has no method rewind"),
         ("driver.py", "def inputs_of", "def input_of", "has 'input_of', which is never used; did"),
-        ("driver.py", "def results", "def result", "did you mean 'results'"),
         (
             "suite.py",
             "return 8 * self.rows",
@@ -64,7 +44,7 @@ def test_it_passes_as_it_is(folder):
             "suite.py",
             "import numpy",
             "import torch\nimport numpy",
-            "torch is loaded with the suite",
+            "torch is loaded with the suite; import it in the functions that need it",
         ),
         (
             "driver.py",
@@ -113,15 +93,6 @@ def other():
 class Tokens("""
 
 
-def test_torch_in_suite_py_is_refused(folder):
-    from support.commands import run_apart
-
-    changed(folder, "suite.py", "import numpy", "import torch\nimport numpy")
-    outcome = run_apart("list", "--suite", folder)
-    assert outcome.code == 2
-    assert "torch is loaded with the suite; import it in the functions that need it" in outcome.err
-
-
 def test_an_error_in_the_driver_is_said_to_be_of_the_suite(folder):
     changed(folder, "driver.py", "return partial(", "step.nothing\n        return partial(")
     changed(folder, "driver.py", "def call(self, operation, step):", CALL_OF_VARIANTS)
@@ -151,9 +122,8 @@ def test_a_forgotten_rewind_is_found(folder):
     assert "out, as rewind() of the driver left it,[0] is" in outcome.out
 
 
-def test_floats_that_are_changed_in_place_are_compared(tmp_path):
+def test_floats_that_are_changed_in_place_are_compared(folder):
     """Garbage of NaN would make wrong arithmetic on it equal."""
-    folder = write_suite(tmp_path / "mine")
     for name in ("reference", "baseline", "second"):
         path = f"copy_kernels/variants/{name}.py"
         changed(folder, path, "dtype=torch.int64", "dtype=torch.bfloat16")

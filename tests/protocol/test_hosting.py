@@ -11,7 +11,7 @@ from types import FunctionType
 import numpy as np
 import pytest
 from support.processes import runs, wait_for
-from support.suites import as_sent, suites_here, write_suite
+from support.suites import as_sent, changed, suites_here, write_suite
 
 from bt_bench.base.errors import BtBenchError, NotComparableError, UsageError
 from bt_bench.config import dump_config, load_config
@@ -35,13 +35,11 @@ from bt_bench.protocol.hosted import HostedParameters, HostedSuite
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return write_suite(tmp_path / "mine")
-
-
-@pytest.fixture
 def ref(folder):
     return find_suite(str(folder), folder.parent)
+
+
+LAST_FIELD = 'description="rows")'
 
 
 def added(folder, text):
@@ -142,15 +140,13 @@ def test_conformance_workloads_are_known_by_their_features(ref):
 
 
 def test_a_config_is_dumped_as_it_is_there(folder, ref):
-    path = folder / "suite.py"
-    text = path.read_text().replace(
-        'description="rows")',
-        'description="rows")\n    window: Window = Window()\n    file: str | None = None',
-    )
+    fields = "window: Window = Window()\n    file: str | None = None"
+    changed(folder, "suite.py", LAST_FIELD, f"{LAST_FIELD}\n    {fields}")
     window = (
         "from bt_bench.results import Noun\nclass Window(Noun):\n    steps: int | None = None\n"
     )
-    path.write_text(text.replace("class Tokens(", f"{window}    start: int = 3\n\n\nclass Tokens("))
+    window += "    start: int = 3\n\n\nclass Tokens("
+    changed(folder, "suite.py", "class Tokens(", window)
     hosted = load_config("tiny", suite=str(folder))
     with suites_here():
         assert dump_config(hosted) == dump_config(load_config("tiny", suite=str(folder)))
@@ -175,13 +171,9 @@ from bt_bench.protocol import UserFile
 
 
 def test_files_are_found_from_where_they_are_named(folder, tmp_path, monkeypatch):
-    path = folder / "suite.py"
-    text = path.read_text().replace("class Tokens(", f"{FILES}\n\nclass Tokens(")
-    path.write_text(
-        text.replace(
-            'description="rows")', 'description="rows")\n    load: Annotated[str, UserFile()] = "x"'
-        )
-    )
+    changed(folder, "suite.py", "class Tokens(", f"{FILES}\n\nclass Tokens(")
+    field = 'load: Annotated[str, UserFile()] = "x"'
+    changed(folder, "suite.py", LAST_FIELD, f"{LAST_FIELD}\n    {field}")
     (tmp_path / "sub").mkdir()
     (tmp_path / "my.yaml").write_text(f"suite: {folder}\ncases: [{{name: a, load: here.txt}}]\n")
     monkeypatch.chdir(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.suites import suites_here, write_suite
+from support.suites import changed, suites_here
 
 from bt_bench.base.errors import UsageError
 from bt_bench.config import load_config
@@ -14,18 +14,6 @@ from bt_bench.variants import find_variants, load_apart
 from bt_bench.worker import CheckCase, CheckConformance
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.process.executor import Executor, LocalRunner
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_suite(tmp_path / "mine")
-
-
-def changed(folder, name, old, new):
-    path = folder / name
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 def check(folder, operations=("copy",), rounds=1):
@@ -92,6 +80,7 @@ def made(rng, rows):
 """
 VARIED = "    def varied(self, rng):\n        return Tokens_(made(rng, self.rows), self.rows)\n\n"
 DIGEST = "    def digest(self):\n        return str(self.rows)\n\n"
+TRAFFIC = "[Traffic(8 * len(step), 8 * len(step)) for step in self.steps]"
 OUTPUTS = 'def outputs(self):\n        return {"out": self.variant.out}'
 TRUTH = "self.out[: len(tokens)] = tokens"
 
@@ -393,12 +382,24 @@ def test_results_that_no_variant_keeps_are_tried_as_well(folder, differs, said):
             "def traffic",
             "expected one for each of 2 steps, of 0 bytes or more",
         ),
+        (
+            "suite.py",
+            TRAFFIC,
+            "[Traffic(8, 8)]",
+            "def traffic",
+            "of copy is [Traffic(read=8, written=8)]…; expected one for each of 2 steps",
+        ),
+        (
+            "suite.py",
+            TRAFFIC,
+            "[Traffic(8, 8), Traffic(-8, 8)]",
+            "def traffic",
+            ", Traffic(read=-8, written=8)]…; expected one for each of 2 steps, of 0 bytes or more",
+        ),
     ],
 )
 def test_a_fault_of_a_suite_is_told_at_once(folder, name, old, new, place, said):
-    path = folder / name
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
+    changed(folder, name, old, new)
     found = refusal(folder)
     assert found.startswith(line_of(folder, name, place))
     assert said in found

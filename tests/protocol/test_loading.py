@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.suites import write_suite
+from support.suites import changed
 
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import (
@@ -28,6 +28,7 @@ from bt_bench.protocol import (
 )
 
 TAG = sys.implementation.cache_tag
+OTHERS = "from bt_bench.suites.block_tables.workloads import UniformParameters as OTHERS\n"
 PART, HELPER = "deep/er/part.py", "lib/helper.py"
 
 
@@ -37,8 +38,7 @@ def test_a_name_is_a_suite_that_comes_with_the_tool(tmp_path):
     assert load_suite(DEFAULT_REF) is default_suite()
 
 
-def test_a_folder_is_a_users_suite(tmp_path, monkeypatch, suites_run_here):
-    folder = write_suite(tmp_path / "mine")
+def test_a_folder_is_a_users_suite(folder, tmp_path, monkeypatch, suites_run_here):
     ref = find_suite("mine", tmp_path)
     assert ref == SuiteRef(name="mine", folder=folder)
     monkeypatch.chdir(tmp_path)
@@ -57,11 +57,13 @@ def test_a_folder_is_a_users_suite(tmp_path, monkeypatch, suites_run_here):
         ("empty", "--suite empty: the folder holds no suite.py"),
         ("file.py", "--suite file.py: is a file; expected the folder of a suite"),
         ("a\0b", "not a path of a folder"),
+        ("loop", "--suite loop: no such folder"),
     ],
 )
 def test_what_is_no_suite_is_refused(tmp_path, given, said):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.py").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match=said):
         find_suite(given, tmp_path)
 
@@ -116,47 +118,34 @@ def test_what_is_no_suite_is_refused(tmp_path, given, said):
             "defaults has 'other'; expected some of copy",
         ),
         (
-            "class Tokens(WorkloadParameters)",
-            "from bt_bench.suites.block_tables.workloads import UniformParameters\n"
-            "Others = UniformParameters\nclass Tokens(WorkloadParameters)",
-            None,
-        ),
-        (
             "parameters = (Tokens,)",
-            "parameters = (OTHERS,)",
+            f"{OTHERS}    parameters = (OTHERS,)",
             "is of suite 'block_tables'; expected",
         ),
         ('Literal["tokens"]', "str", "workload is <class 'str'>; expected its name"),
     ],
 )
-def test_what_is_wrong_with_a_suite_is_said(tmp_path, old, new, said):
-    folder = write_suite(tmp_path / "mine")
-    path = folder / "suite.py"
-    text = path.read_text()
-    assert old in text
-    others = "from bt_bench.suites.block_tables.workloads import UniformParameters as OTHERS\n"
-    text = text.replace("class Copying", f"{others}class Copying", "OTHERS" in new)
-    path.write_text(text.replace(old, new))
-    if said is None:
-        load_suite(find_suite(str(folder), tmp_path))
-        return
+def test_what_is_wrong_with_a_suite_is_said(folder, old, new, said):
+    changed(folder, "suite.py", old, new)
     with pytest.raises(UsageError, match=said) as caught:
-        load_suite(find_suite(str(folder), tmp_path))
-    assert str(path) in str(caught.value)
+        load_suite(find_suite(str(folder), folder))
+    assert str(folder / "suite.py") in str(caught.value)
 
 
-def test_an_error_in_another_module_names_that_one(tmp_path):
-    folder = write_suite(tmp_path / "mine")
+def test_parameters_of_another_suite_may_be_imported(folder):
+    changed(folder, "suite.py", "class Copying", f"{OTHERS}class Copying")
+    load_suite(find_suite(str(folder), folder))
+
+
+def test_an_error_in_another_module_names_that_one(folder):
     (folder / "sizes.py").write_text("LIMIT = 3\nLIMIT['x']\n")
-    path = folder / "suite.py"
-    path.write_text(path.read_text().replace("class Copying", "from . import sizes\nclass Copying"))
+    changed(folder, "suite.py", "class Copying", "from . import sizes\nclass Copying")
     with pytest.raises(UsageError, match=r"sizes.py:2: the suite does not import: TypeError"):
-        load_suite(find_suite(str(folder), tmp_path))
+        load_suite(find_suite(str(folder), folder))
 
 
-def test_a_fresh_process_gets_parameters_of_a_users_suite(tmp_path, suites_run_here):
-    folder = write_suite(tmp_path / "mine")
-    suite = load_suite(find_suite(str(folder), tmp_path))
+def test_a_fresh_process_gets_parameters_of_a_users_suite(folder, tmp_path, suites_run_here):
+    suite = load_suite(find_suite(str(folder), folder))
     parameters = suite.kinds["tokens"](workload="tokens", rows=3)
     assert pickle.loads(pickle.dumps(parameters)) == parameters
     assert suite_of(parameters) is suite
@@ -183,9 +172,8 @@ def test_a_class_of_no_suite_is_named():
         ref_of(Path)
 
 
-def test_the_digest_is_of_the_suite_and_not_of_its_kernels(tmp_path):
-    folder = write_suite(tmp_path / "mine")
-    suite = load_suite(find_suite(str(folder), tmp_path))
+def test_the_digest_is_of_the_suite_and_not_of_its_kernels(folder):
+    suite = load_suite(find_suite(str(folder), folder))
     before = info_of(suite)
     variant = folder / "copy_kernels" / "variants" / "baseline.py"
     variant.write_text(variant.read_text() + "\n# changed\n")
@@ -202,12 +190,6 @@ def test_the_digest_is_of_the_suite_and_not_of_its_kernels(tmp_path):
     assert info_of(suite) == changed
 
 
-def test_a_loop_of_links_is_no_suite(tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UsageError, match="--suite loop: no such folder"):
-        find_suite("loop", tmp_path)
-
-
 @pytest.mark.parametrize("module", ["bt_bench.protocol", "bt_bench.suites.block_tables.suite"])
 def test_torch_is_not_loaded_for_a_suite(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
@@ -215,9 +197,8 @@ def test_torch_is_not_loaded_for_a_suite(module):
 
 
 @pytest.mark.parametrize("name", ["suite.py", "driver.py", "deep/er/part.py", "lib/helper.py"])
-def test_no_bytecode_stands_for_a_source(tmp_path, monkeypatch, suites_run_here, name):
+def test_no_bytecode_stands_for_a_source(folder, tmp_path, monkeypatch, suites_run_here, name):
     """Which may be tracked and say that nobody need compare the two; in the folder and beside."""
-    folder = write_suite(tmp_path / "mine")
     texts = {each: f"{each[:-3].replace('/', '_')} = 'source'\n" for each in (name, PART, HELPER)}
     for each, text in texts.items():
         (folder / each).parent.mkdir(parents=True, exist_ok=True)
@@ -247,12 +228,11 @@ def test_no_bytecode_stands_for_a_source(tmp_path, monkeypatch, suites_run_here,
     del sys.modules["helper"]
 
 
-def test_bytecode_without_a_source_is_refused(tmp_path, suites_run_here):
-    folder = write_suite(tmp_path / "mine")
+def test_bytecode_without_a_source_is_refused(folder, suites_run_here):
     py_compile.compile(str(folder / "driver.py"), cfile=str(folder / "driver.pyc"))
     (folder / "driver.py").unlink()
     with pytest.raises(UsageError, match=r"driver\.pyc has no source beside it"):
-        driver_of(load_suite(find_suite("mine", tmp_path)))
+        driver_of(load_suite(find_suite(str(folder), folder)))
 
 
 def test_a_suite_that_does_not_load_is_not_among_those_that_are(tmp_path, suites_run_here):

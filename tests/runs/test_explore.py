@@ -17,7 +17,7 @@ import pytest
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Change, Cut, Recipe, Source, default_suite
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, limit_seconds
+from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, Found, limit_seconds
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.worker import Finished, Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.checking.playing import play, survey
@@ -148,6 +148,12 @@ def explore(
     return explored
 
 
+def fault_of(variant: type[Any], *given: Any, **more: Any) -> Found:
+    found = explore(variant, *given, **more).found
+    assert found is not None
+    return found
+
+
 def test_a_right_variant_passes() -> None:
     explored = explore(Fused, [0, 1, 4])
     assert explored.found is None
@@ -155,8 +161,7 @@ def test_a_right_variant_passes() -> None:
 
 
 def test_what_is_wrong_is_made_small_and_told() -> None:
-    found = explore(Forgetful, [0]).found  # which is made small in few seconds
-    assert found is not None
+    found = fault_of(Forgetful, [0])  # which is made small in few seconds
     assert found.reason.code is ReasonCode.WRONG_RESULT
     told = r"(input_block_tables\[.*\] is .*, expected 0|num_dirty_rows is 0, expected \d+);"
     assert re.search(told, found.reason.message)
@@ -182,20 +187,17 @@ def one_table_each() -> list[int]:
 
 def test_what_depends_on_earlier_scenarios_is_stored_with_them(one_table_each: list[int]) -> None:
     Third.made = 0
-    found = explore(Third, one_table_each).found
-    assert found is not None
+    found = fault_of(Third, one_table_each)
     assert "right when played on its own, and wrong again after 2 others" in found.reason.message
     assert [recipe.source.number for recipe in found.needs] == one_table_each
     Runner({}).renew()
-    again = explore(Third, recipes=found.needs).found
-    assert again is not None
+    again = fault_of(Third, recipes=found.needs)
     assert again.needs == found.needs
 
 
 def test_what_no_scenarios_show_again_is_not_stored() -> None:
     Once.is_first = True
-    found = explore(Once, [0, 1]).found
-    assert found is not None
+    found = fault_of(Once, [0, 1])
     assert "or chance" in found.reason.message
     assert found.needs == ()
 
@@ -203,25 +205,22 @@ def test_what_no_scenarios_show_again_is_not_stored() -> None:
 def test_what_is_stored_is_wrong_in_a_fresh_process() -> None:
     """What is tried while it is made smaller may be wrong because of what was tried before."""
     Sticky.is_spoiled = False
-    found = explore(Sticky, range(98)).found
-    assert found is not None
+    found = fault_of(Sticky, range(98))
     Runner({}).renew()
-    again = explore(Sticky, recipes=found.needs).found
-    assert again is not None
+    again = fault_of(Sticky, recipes=found.needs)
     assert again.reason.code is ReasonCode.WRONG_RESULT
 
 
-def test_a_crash_is_told_with_its_scenario() -> None:
-    found = explore(Crashing, range(3)).found
-    assert found is not None
+@pytest.mark.parametrize("variant", [Crashing, Unreadable])
+def test_a_crash_is_told_also_before_the_first_scenario(variant: type[Any]) -> None:
+    found = fault_of(variant, range(3))
     assert (found.number, found.reason.code) == (0, ReasonCode.CRASHED)
     assert "signal 11" in found.reason.message
 
 
 def test_a_crash_is_told_with_its_call_and_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runner, "calls_made", 3)
-    found = explore(Crashing, [0]).found
-    assert found is not None
+    found = fault_of(Crashing, [0])
     assert found.reason.message.startswith("call 4: ")
     assert found.needs[0].changes == (Change(Cut.UNTIL, 3),)
     assert len(found.lines) <= 5  # the layout, and four calls
@@ -262,12 +261,6 @@ def test_more_scenarios_have_more_time(deep: bool) -> None:
     usual = limit_seconds(SCENARIOS[deep], deep=deep)
     assert limit_seconds(3, deep=deep) == usual
     assert limit_seconds(50 * SCENARIOS[deep], deep=deep) == 50 * usual
-
-
-def test_a_crash_before_the_first_scenario_is_a_failure() -> None:
-    found = explore(Unreadable, range(3)).found
-    assert found is not None
-    assert found.reason.code is ReasonCode.CRASHED
 
 
 def test_how_far_it_is_is_told() -> None:
@@ -358,22 +351,19 @@ def test_what_is_given_up_has_not_passed() -> None:
 
 def test_what_was_found_is_found_again_after_an_edit(tmp_path: Path) -> None:
     """The scenario is made anew from a file, whatever numbers the variant's code names then."""
-    found = explore(Forgetful, [0]).found
-    assert found is not None
+    found = fault_of(Forgetful, [0])
     path = store_found(tmp_path / "check", SUITE, "it", found)
     assert path == tmp_path / "check" / "it-0.json"
     recipes, doubt = read_found(path, SUITE)
     assert (tuple(recipes), doubt) == (found.needs, "")
-    again = explore(Forgetful, recipes=recipes).found
-    assert again is not None
+    again = fault_of(Forgetful, recipes=recipes)
     assert again.reason == found.reason
     assert len(again.lines) <= len(found.lines)
     assert explore(Fused, recipes=recipes).found is None
 
 
 def test_other_scenarios_of_a_number_have_a_file_of_their_own(tmp_path: Path) -> None:
-    found = explore(Crashing, [0]).found
-    assert found is not None
+    found = fault_of(Crashing, [0])
     (recipe,) = found.needs
     other = replace(found, needs=(replace(recipe, source=replace(recipe.source, seed=5)),))
     names = [store_found(tmp_path, SUITE, "it", each).name for each in (found, other, found, other)]
@@ -381,8 +371,7 @@ def test_other_scenarios_of_a_number_have_a_file_of_their_own(tmp_path: Path) ->
 
 
 def test_a_file_of_other_code_of_the_suite_is_doubted(tmp_path: Path) -> None:
-    found = explore(Crashing, [0]).found
-    assert found is not None
+    found = fault_of(Crashing, [0])
     path = store_found(tmp_path, SUITE, "it", found)
     text = path.read_text("utf-8").replace('"suite_sha256": "', '"suite_sha256": "0')
     path.write_text(text, encoding="utf-8")

@@ -137,3 +137,11 @@ def write_suite(folder: Path) -> Path:
         "cases: [{name: 'n{rows}', product: {rows: [1, 5]}}]\n"
     )
     return folder
+
+
+def changed(folder: Path, name: str, old: str, new: str) -> None:
+    """Replaces a text in a file of the suite, which must have it."""
+    path = folder / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))

@@ -199,23 +199,17 @@ def lines_of_functions(text: str, name: str) -> dict[int, str]:
                 walk(constant, inside=not _is_class_body(constant))
 
     walk(compile(text, name, "exec"), inside=False)
-    for line in _of_definitions(text):
-        found.pop(line, None)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            # The lines from its first decorator up to before its first statement.
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            for line in range(first, node.body[0].lineno):
+                found.pop(line, None)
     return found
 
 
 def _is_class_body(code: CodeType) -> bool:
     return "__qualname__" in code.co_names and "__module__" in code.co_names
-
-
-def _of_definitions(text: str) -> set[int]:
-    """Return the lines from each function's first decorator up to before its first statement."""
-    found: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            found |= set(range(first, node.body[0].lineno))
-    return found
 
 
 def excuses_in(text: str) -> dict[int, str]:

@@ -127,9 +127,8 @@ VARIANT = "import os\nfrom bt_kernels.fusions import FusedApply\nclass Variant(F
     ],
 )
 def test_a_variant_that_ends_the_process(spec, tmp_path, text, why):
-    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=why):
-        take_census(spec, [find_variants([tmp_path])["mine"]], ["sm_90"])
+        census_of(spec, tmp_path, text)
 
 
 LATER = f"""
