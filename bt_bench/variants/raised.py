@@ -23,23 +23,17 @@ def is_interrupt(error: BaseException) -> bool:
 def text_of(error: BaseException) -> str:
     """Return the text of any exception, made storable and cut if long."""
     try:
-        text = str(error)
+        text = encodable(str(error))
     except BaseException as second:
         if is_interrupt(second):
             raise
         return f"(its str() raised {type(second).__name__})"
-    return storable(text)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of any exception as Python prints it, made storable."""
     return encodable("".join(traceback.format_exception(error)))
-
-
-def storable(text: str) -> str:
-    """Return a text that can be stored, cut to `MAX_TEXT` characters."""
-    text = encodable(text)
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def encodable(text: str) -> str:

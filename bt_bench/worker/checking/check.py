@@ -133,11 +133,10 @@ def verify_timed(
         subject.refill(trial, expected, result)
 
     subjects = [Subject(arm.name, operation.path, device) for arm in arms]
+    ready: list[tuple[Subject, str, Sequence[Any]]] = []
     for subject, arm in zip(subjects, arms, strict=True):
         if through is not None:
             subject.through = through(arm, partial(spoil, subject))
-    ready: list[tuple[Subject, str, Sequence[Any]]] = []
-    for subject, arm in zip(subjects, arms, strict=True):
         place = where(arm)
         inputs = subject.resume(f"{place}, set-up", trial, arm, other, steps)
         if inputs is not None:

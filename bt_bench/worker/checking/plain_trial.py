@@ -214,30 +214,18 @@ class PlainTrial(Trial):
         inputs: Any | None = None,
     ) -> None:
         """See the base class."""
-        driver = subject.driver
+        driver, right = subject.driver, expected[path]
         step = inputs if inputs is not None else subject.inputs[index]
+        # Looked up before the calls, to catch a variant that replaces a tensor during a call.
         outputs, state = driver.outputs(), driver.state()
-        fill(outputs, expected[path].poison)
+        fill(outputs, right.poison)
         with guard(driver.variant, driver, step):
             results = run_path(self._suite, driver, path, step, through)
-        self._compare(driver, outputs, state, expected[path])
-        compare_around(driver, results, self._pristine[index], step, subject.addresses)
-
-    def _compare(
-        self,
-        driver: Driver,
-        outputs: Mapping[str, torch.Tensor],
-        state: Mapping[str, torch.Tensor],
-        expected: Expected,
-    ) -> None:
-        """Compare outputs and state; both were looked up before the calls were made.
-
-        A variant that replaces a tensor during a call is thereby caught.
-        """
-        for found, wanted in ((outputs, expected.outputs), (state, expected.state)):
+        for found, wanted in ((outputs, right.outputs), (state, right.state)):
             for name, tensor in wanted.items():
                 tolerance = driver.tolerances.get(name)
-                compare(name, found.get(name), tensor, expected.poison, tolerance)
+                compare(name, found.get(name), tensor, right.poison, tolerance)
+        compare_around(driver, results, self._pristine[index], step, subject.addresses)
 
     def refill(
         self, subject: Subject, path: Path, expected: Mapping[Path, Expected], result: object

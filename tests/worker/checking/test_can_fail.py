@@ -10,14 +10,14 @@ from bt_bench.base.errors import UsageError
 from bt_bench.protocol import MismatchError, default_suite, find_suite, load_suite
 from bt_bench.suites.block_tables.checking import trial
 from bt_bench.variants import load_reference
+from bt_bench.worker.checking import plain_trial
 from bt_bench.worker.checking.can_fail import _Wrong, refuse_blind
-from bt_bench.worker.checking.plain_trial import PlainTrial
 from bt_bench.worker.tasks.arm import lacking
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/suites/page_indices"
 BLIND = {
     "block_tables": [(trial, "compare_buffers"), (trial, "compare_results")],
-    "page_indices": [(PlainTrial, "_compare")],
+    "page_indices": [(plain_trial, "compare")],
 }
 
 
