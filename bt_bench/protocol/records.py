@@ -120,13 +120,12 @@ def check_workload(suite: Suite, workload: Workload) -> None:
                 raise UsageError(f"{place} has {value!r} as {name!r}; expected whole numbers")
 
 
-def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
+def varied_workload(suite: Suite, workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
     """Return the workload with other contents.
 
     Raises:
         UsageError: if the result has another class or another number of steps.
     """
-    suite = suite_of(workload)
     kind = type(workload)
     with running(suite, "varied"):
         varied = workload.varied(rng)
@@ -141,7 +140,7 @@ def varied_workload(workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
     return varied
 
 
-def is_varied(workload: Workload, rng: np.random.Generator) -> bool:
+def is_varied(suite: Suite, workload: Workload, rng: np.random.Generator) -> bool:
     """Return whether a workload's `varied` changes its contents; `True` if it does not define it.
 
     A digest of the suite's own need not reflect contents, and a conformance workload need not have
@@ -150,7 +149,7 @@ def is_varied(workload: Workload, rng: np.random.Generator) -> bool:
     kind = type(workload)
     if kind.varied is Workload.varied:
         return True
-    varied = varied_workload(workload, rng)
+    varied = varied_workload(suite, workload, rng)
     if varied is workload or kind.digest is not Workload.digest:
         return varied is not workload
     try:
@@ -229,17 +228,18 @@ def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRec
     Raises:
         UsageError: for a `traffic` that is not a number of bytes for each step.
     """
+    suite = suite_of(parameters)
     return WorkloadRecord(
         kind=parameters.workload,
         parameters=flat_parameters(parameters),
-        digest=_digest_of(suite_of(parameters), workload),
+        digest=_digest_of(suite, workload),
         num_steps=len(workload.steps),
         sizes={name: [int(value) for value in values] for name, values in workload.sizes().items()},
         required_bytes={
             str(operation): RequiredBytes(
                 read=[each.read for each in steps], written=[each.written for each in steps]
             )
-            for operation, steps in traffic_by_operation(suite_of(parameters), workload)
+            for operation, steps in traffic_by_operation(suite, workload)
             if not operation.traits.on_host
         },
     )

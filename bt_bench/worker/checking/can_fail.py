@@ -80,7 +80,7 @@ def _refuse_unvaried(suite: Suite, workloads: Sequence[Workload], seed: int) -> 
     for workload in workloads:
         alike.setdefault(type(workload).varied, []).append(workload)
     for method, those in alike.items():
-        if not any(is_varied(each, _rng_of(seed)) for each in those):
+        if not any(is_varied(suite, each, _rng_of(seed)) for each in those):
             kind = type(those[0])
             raise UsageError(
                 f"{line_of(suite, method, kind)}: varied of {kind.__name__} returned the "

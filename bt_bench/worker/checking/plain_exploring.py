@@ -260,6 +260,7 @@ class _Maker:
     """A maker of one scenario."""
 
     def __init__(self, suite: Suite, workloads: Mapping[str, Workload], source: Source) -> None:
+        self._suite = suite
         self._workloads = workloads
         self._paths = list(dict.fromkeys(operation.path for operation in suite.operations))
         self._rng = source.rng()
@@ -268,7 +269,9 @@ class _Maker:
     def make(self) -> Scenario:
         names = self._names()
         workloads = tuple(
-            varied_workload(self._workloads[name], np.random.default_rng(self._below(2**31)))
+            varied_workload(
+                self._suite, self._workloads[name], np.random.default_rng(self._below(2**31))
+            )
             for name in names
         )
         instances = self._instances(len(names))

@@ -116,7 +116,7 @@ class PlainTrial(Trial):
         self._suite: Suite = suite_of(workload)
         self._device = device
         self._rng = rng
-        self._workload = workload if rng is None else varied_workload(workload, rng)
+        self._workload = workload if rng is None else varied_workload(self._suite, workload, rng)
         self._driver = driver_of(self._suite)
         with running(self._suite, "driver"):
             self._references = {
