@@ -89,14 +89,12 @@ def check_conformance(
         remaining = [arm for arm in remaining if arm not in finished.failed]
 
 
-def check_spec(
-    runner: Runner, spec: SweepSpec, arms: Sequence[str], watcher: Watcher | None = None
-) -> Iterator[Outcome]:
+def check_spec(runner: Runner, spec: SweepSpec, arms: Sequence[str]) -> Iterator[Outcome]:
     """Check every arm on all conformance workloads and on each case of a config."""
-    yield from check_conformance(runner, spec, arms, watcher, all_features=True)
+    yield from check_conformance(runner, spec, arms, all_features=True)
     operations = tuple(spec.operations)
     for case in spec.cases:
-        finished = runner.run(CheckCase(case, operations), arms, watcher)
+        finished = runner.run(CheckCase(case, operations), arms)
         outcomes = finished.value.outcomes
         yield from _outcomes(case.name, arms, operations, outcomes, finished.failed)
 

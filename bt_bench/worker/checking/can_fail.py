@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any
@@ -237,13 +236,14 @@ class _Idle(_Wrong):
     """A variant whose calls do nothing; set-up and staging work."""
 
     what = "that does nothing"
+    is_off = False  # the variant's methods do nothing
+    skipped = 0  # number of calls that did nothing
+    _asked = False  # the trial has made a call
 
     def __init__(self, suite: Suite, path: Path, reference: type[Any]) -> None:
         super().__init__(suite, path, reference)
-        self._asked = False  # the trial has made a call
-        self._switch = _Switch()
         methods = {operation.method for operation in suite.operations}
-        self._variant = _with_switch(reference, methods, self._switch)
+        self._variant = _with_switch(reference, methods, self)
 
     def made(
         self, index: int, _variant: Any, operation: Operation, call: Callable[[], object]
@@ -251,17 +251,17 @@ class _Idle(_Wrong):
         """See the base class."""
         if operation not in self.path:  # staging has to work
             return call()
-        self._asked = self._switch.is_off = True
+        self._asked = self.is_off = True
         try:
             result = call()
         finally:
-            self._switch.is_off = False
+            self.is_off = False
         return self.wanted(operation, index, result)
 
     def blamed(self) -> str:
         """See the base class: a driver that never calls the variant is itself to blame."""
         driver = driver_of(self._suite)
-        if self._switch.skipped or not self._asked:
+        if self.skipped or not self._asked:
             return super().blamed()
         return line_of(self._suite, driver.call, driver)
 
@@ -270,7 +270,7 @@ class _Idle(_Wrong):
         said = super().refusal()
         if not self._asked:
             return f"{said}; no step makes a call by `through`"
-        if self._switch.skipped:
+        if self.skipped:
             return f"{said}; compare the outputs of the variant's calls, not the reference's"
         return f"{said}; the driver never calls a method of the variant that it is given"
 
@@ -347,16 +347,8 @@ def _copy_of(result: object) -> object | None:
         return None
 
 
-@dataclass
-class _Switch:
-    """A switch that turns a variant's methods off, and a count of the calls that it skipped."""
-
-    is_off: bool = False
-    skipped: int = 0
-
-
-def _with_switch(reference: type[Any], methods: set[str], switch: _Switch) -> type[Any]:
-    """Derive a class whose methods can be switched off.
+def _with_switch(reference: type[Any], methods: set[str], switch: _Idle) -> type[Any]:
+    """Derive a class whose methods can be switched off; calls that are skipped are counted.
 
     All methods can be, not only `methods`: a driver may call others as well. Of the special
     methods (`__…__`), only those in `methods` can.
