@@ -53,24 +53,23 @@ def _play(
     reason: Reason | None = None
     guard = None if arm is None else guard_on(device)
     player = explorer.player()
-    before = activity.current().enter(arm or "")
-    activity.current().count_calls(0)
-    try:
-        for place, seen in enumerate(player.play(variant, scenario, device, guard)):
-            activity.current().count_calls(place + 1)
-            digests.append({name: _digest(value) for name, value in seen.items()})
-            whole = dict(seen) if place == task.whole else whole
-            activity.current().leave(activity.current().enter(arm or ""))
-    except MismatchError as mismatch:
-        reason = Reason(code=ReasonCode.WRONG_RESULT, message=str(mismatch))
-    except BaseException as error:  # SystemExit too: a variant must not end the run
-        if is_interrupt(error) or arm is None:
-            raise
-        if is_fatal(error, device):
-            raise ArmFailedError(arm, error, task.doing) from error
-        reason = reason_of(error, task.doing)
-    finally:
-        activity.current().leave(before)
+    notes = activity.current()
+    with notes.running(arm or ""):
+        notes.count_calls(0)
+        try:
+            for place, seen in enumerate(player.play(variant, scenario, device, guard)):
+                notes.count_calls(place + 1)
+                digests.append({name: _digest(value) for name, value in seen.items()})
+                whole = dict(seen) if place == task.whole else whole
+                notes.leave(notes.enter(arm or ""))
+        except MismatchError as mismatch:
+            reason = Reason(code=ReasonCode.WRONG_RESULT, message=str(mismatch))
+        except BaseException as error:  # SystemExit too: a variant must not end the run
+            if is_interrupt(error) or arm is None:
+                raise
+            if is_fatal(error, device):
+                raise ArmFailedError(arm, error, task.doing) from error
+            reason = reason_of(error, task.doing)
     return Played(tuple(digests), reason, whole, tuple(player.not_tried))
 
 

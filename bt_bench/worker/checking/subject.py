@@ -56,23 +56,19 @@ class Subject:
         """
         if self.reason is not None:
             return
-        before = activity.current().enter(self.name)
-        try:
-            action()
-            synchronize(self.device)  # errors of the device show here
-        except MismatchError as mismatch:
-            calls = "+".join(self.path)
-            self.reason = Reason(
-                code=ReasonCode.WRONG_RESULT, message=f"{where}, calls {calls}: {mismatch}"
-            )
-        except BaseException as error:  # SystemExit too: a variant must not end the run
-            if is_interrupt(error):
-                raise
-            if is_fatal(error, self.device):
-                raise ArmFailedError(self.name, error, where) from error
-            self.reason = reason_of(error, where)
-        finally:
-            activity.current().leave(before)
+        with activity.current().running(self.name):
+            try:
+                action()
+                synchronize(self.device)  # errors of the device show here
+            except MismatchError as mismatch:
+                message = f"{where}, calls {'+'.join(self.path)}: {mismatch}"
+                self.reason = Reason(code=ReasonCode.WRONG_RESULT, message=message)
+            except BaseException as error:  # SystemExit too: a variant must not end the run
+                if is_interrupt(error):
+                    raise
+                if is_fatal(error, self.device):
+                    raise ArmFailedError(self.name, error, where) from error
+                self.reason = reason_of(error, where)
         if self.reason is not None:
             self._of_trial = None
 
