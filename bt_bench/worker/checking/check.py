@@ -53,10 +53,7 @@ def check(
     """
     suite = suite_of(workload)
     reasons = {
-        name: lacking(variant, workload)
-        or _undefined(suite, variant, workload)
-        or _too_large(workload, device)
-        for name, variant in variants.items()
+        name: _unsupported(suite, variant, workload, device) for name, variant in variants.items()
     }
     able = {name: variant for name, variant in variants.items() if reasons[name] is None}
     paths = list(dict.fromkeys(operation.path for operation in operations))
@@ -150,16 +147,17 @@ def verify_timed(
     return {subject.name: subject.reason for subject in subjects if subject.reason is not None}
 
 
-def _too_large(workload: Workload, device: torch.device) -> Reason | None:
-    if not workload.large or device.type != "cpu":
-        return None
-    message = "takes the interpreter minutes; checked on a GPU"
-    return Reason(code=ReasonCode.UNSUPPORTED, message=message)
-
-
-def _undefined(suite: Suite, variant: type[Any], workload: Workload) -> Reason | None:
+def _unsupported(
+    suite: Suite, variant: type[Any], workload: Workload, device: torch.device
+) -> Reason | None:
+    """Return why a variant is not run on a workload; `None` if it is."""
+    reason = lacking(variant, workload)
+    if reason is not None:
+        return reason
     with running(suite, "undefined_on of the driver"):
         message = driver_of(suite).undefined_on(variant, workload)
+    if message is None and workload.large and device.type == "cpu":
+        message = "takes the interpreter minutes; checked on a GPU"
     return None if message is None else Reason(code=ReasonCode.UNSUPPORTED, message=message)
 
 
