@@ -89,21 +89,17 @@ def test_a_variant_too_deep_to_be_parsed_is_there_and_says_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("name", "more"),
     [
-        "\n    def _launch_slots(self, *arguments):\n        self._lanch_apply()\n",
-        '\n    def _launch_slots(self, *arguments):\n        getattr(self, "_lanch_apply")()\n',
-        "\n    def _launch_apply(self, *arguments):\n        pass\n",
+        ("_lanch_apply", "    def _launch_slots(self, *_):\n        self._lanch_apply()\n"),
+        ("_lanch_apply", '    def _launch_slots(self):\n        getattr(self, "_lanch_apply")()\n'),
+        ("_lanch_apply", "    def _launch_apply(self, *arguments):\n        pass\n"),
+        ("halves", ""),  # which is like no other
     ],
 )
-def test_a_method_that_the_file_uses_or_has_beside_the_other_is_not(more, tmp_path):
-    (tmp_path / "mine.py").write_text(SUBCLASS.format("_lanch_apply") + more)
-    assert load(find_variants([tmp_path])["mine"])._lanch_apply
-
-
-def test_a_method_that_is_like_no_other_is_the_users_own(tmp_path):
-    (tmp_path / "mine.py").write_text(SUBCLASS.format("halves"))
-    assert load(find_variants([tmp_path])["mine"]).halves
+def test_a_method_that_the_file_uses_or_has_beside_the_other_is_not(name, more, tmp_path):
+    (tmp_path / "mine.py").write_text(f"{SUBCLASS.format(name)}\n{more}")
+    assert getattr(load(find_variants([tmp_path])["mine"]), name)
 
 
 def another_revision(folder):
