@@ -2,8 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction.
+
+    Args:
+        opcode: with modifiers, such as `ld.global.b32` or `LDG.E.64`.
+        guarded: whether a predicate may skip it.
+        target: label that it branches to.
+        place: file and line.
+    """
+
+    opcode: str
+    guarded: bool
+    target: str | None
+    place: str
+
+    @property
+    def name(self) -> str:
+        """Return the opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def ends(self) -> bool:
+        """Return whether the kernel, or a function of it, ends here."""
+        return self.name in {"ret", "exit", "trap", "RET", "EXIT"}
+
+
+AnInstruction = TypeVar("AnInstruction", bound=Instruction)
+
+
+@dataclass
+class Block(Generic[AnInstruction]):
+    """A basic block: the labels of its beginning, and its instructions."""
+
+    labels: list[str] = field(default_factory=list)
+    instructions: list[AnInstruction] = field(default_factory=list)
+
+
+def blocks_of(lines: Iterable[AnInstruction | str]) -> list[Block[AnInstruction]]:
+    """Split instructions and labels at labels and branches; the first block is the entry."""
+    blocks: list[Block[AnInstruction]] = [Block()]
+    for each in lines:
+        if isinstance(each, str):
+            if blocks[-1].instructions:
+                blocks.append(Block())
+            blocks[-1].labels.append(each)
+        else:
+            blocks[-1].instructions.append(each)
+            if each.target is not None or each.ends:
+                blocks.append(Block())
+    return blocks
+
+
+def successors_of(blocks: Sequence[Block[AnInstruction]]) -> list[list[int]]:
+    """Return for each block those that can follow."""
+    places = {label: index for index, block in enumerate(blocks) for label in block.labels}
+    found = []
+    for index, block in enumerate(blocks):
+        last = block.instructions[-1] if block.instructions else None
+        following = [places[last.target]] if last and last.target in places else []
+        leaves = last is not None and (last.target is not None or last.ends) and not last.guarded
+        if not leaves and index + 1 < len(blocks):
+            following.append(index + 1)
+        found.append(following)
+    return found
 
 
 @dataclass(frozen=True)

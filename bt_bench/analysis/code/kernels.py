@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bt_bench.analysis.code.ptx import split_outside_brackets
 from bt_bench.results import Kernel, KernelCode, StaticCensus
 
 _SPACES = ("global", "any")
@@ -76,17 +77,8 @@ def _labels(kernels: Sequence[Kernel]) -> tuple[dict[str, str], dict[str, str]]:
 
 def parameters_of(kernel: Kernel) -> dict[str, str]:
     """Return the parameters of a signature, verbatim, by name."""
-    found: dict[str, str] = {}
-    depth, text = 0, ""
-    for character in f"{kernel.signature}, ":
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and not depth:
-            text = text.strip()
-            found[text.partition(":")[0].partition(" =")[0]] = text
-            text = ""
-        else:
-            text += character
-    return {name: each for name, each in found.items() if name}
+    found = split_outside_brackets(kernel.signature)
+    return {each.partition(":")[0].partition(" =")[0]: each for each in found}
 
 
 def chain_as_text(code: KernelCode) -> str:

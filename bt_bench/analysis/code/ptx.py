@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from bt_bench.analysis.code.flow import flow_of
+from bt_bench.analysis.code.flow import Instruction, blocks_of, flow_of, successors_of
 
 _FILE = re.compile(r'^\.file\s+(\d+)\s+"([^"]*)"')
 _PLACE = re.compile(r"^\.loc\s+(\d+)\s+(\d+)\s")
@@ -17,7 +17,6 @@ _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _LOADS = ("ld", "ldu", "atom", "cp")
 # Loads of these spaces do not count. A generic address may point anywhere, so it counts.
 _NEARER = {"param", "shared", "const", "local"}
-_ENDS = {"ret", "exit", "trap"}
 
 
 @dataclass(frozen=True)
@@ -45,43 +44,21 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class _Instruction:
+class _Instruction(Instruction):
     """One instruction.
 
     Args:
-        opcode: with modifiers, such as `ld.global.b32`.
         written: registers that it writes.
         read: registers that it reads, including its guard.
-        guarded: whether a predicate may skip it.
-        target: label that it branches to.
-        place: file and line.
     """
 
-    opcode: str
     written: tuple[str, ...]
     read: tuple[str, ...]
-    guarded: bool
-    target: str | None
-    place: str
-
-    @property
-    def parts(self) -> list[str]:
-        return self.opcode.split(".")
 
     @property
     def loads(self) -> bool:
         """Return whether it waits for memory that all programs share."""
-        return self.parts[0] in _LOADS and not _NEARER.intersection(self.parts[1:2])
-
-    @property
-    def ends(self) -> bool:
-        return self.parts[0] in _ENDS
-
-
-@dataclass
-class _Block:
-    instructions: list[_Instruction] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
+        return self.name in _LOADS and not _NEARER.intersection(self.opcode.split(".")[1:2])
 
 
 _Chains = dict[str, Chain]
@@ -101,8 +78,8 @@ def dependent_loads(text: str) -> list[str]:
     Returns:
         File and line of each load, in order; `?` where there is no line information.
     """
-    blocks = _blocks(_instructions(text))
-    flow = flow_of(_successors(blocks))
+    blocks = blocks_of(_instructions(text))
+    flow = flow_of(successors_of(blocks))
     ends: dict[int, _Chains] = {}
     decided: dict[int, Chain | None] = {}  # by block, the loads that its branch waits for
     longest: Chain | None = None
@@ -123,17 +100,17 @@ def dependent_loads(text: str) -> list[str]:
 
 def _written(instruction: _Instruction, needed: Chain | None, chains: _Chains) -> Chain | None:
     """Record the chains behind the written registers, and return the longest."""
-    spaces = set(instruction.parts[1:])
-    if instruction.parts[0] == "st" or instruction.parts[0] == "red":
-        if spaces & {"shared"}:
+    is_shared = "shared" in instruction.opcode.split(".")
+    if instruction.name in ("st", "red"):
+        if is_shared:
             _note(chains, _SHARED, _longest([needed, chains.get(_SHARED)]))
         return None
-    if spaces & {"shared"} or instruction.parts[0] == "ldmatrix":
+    if is_shared or instruction.name == "ldmatrix":
         needed = _longest([needed, chains.get(_SHARED)])
     found = needed
     if instruction.loads:
         found = Chain(instruction.place, 1 if needed is None else needed.length + 1, needed)
-        if instruction.parts[0] == "cp":
+        if instruction.name == "cp":
             _note(chains, _SHARED, _longest([found, chains.get(_SHARED)]))
     for name in instruction.written:
         kept = chains.get(name) if instruction.guarded else None
@@ -161,34 +138,6 @@ def _merged(sides: Iterable[_Chains]) -> _Chains:
             if known is None or known.length < chain.length:
                 merged[name] = chain
     return merged
-
-
-def _blocks(lines: Iterable[_Instruction | str]) -> list[_Block]:
-    """Split instructions at labels and branches; the first block is the kernel's entry."""
-    blocks = [_Block()]
-    for each in lines:
-        if isinstance(each, str):
-            if blocks[-1].instructions:
-                blocks.append(_Block())
-            blocks[-1].labels.append(each)
-        else:
-            blocks[-1].instructions.append(each)
-            if each.target is not None or each.ends:
-                blocks.append(_Block())
-    return blocks
-
-
-def _successors(blocks: list[_Block]) -> list[list[int]]:
-    places = {label: index for index, block in enumerate(blocks) for label in block.labels}
-    found = []
-    for index, block in enumerate(blocks):
-        last = block.instructions[-1] if block.instructions else None
-        following = [places[last.target]] if last and last.target in places else []
-        leaves = last is not None and (last.target is not None or last.ends) and not last.guarded
-        if not leaves and index + 1 < len(blocks):
-            following.append(index + 1)
-        found.append(following)
-    return found
 
 
 def places_of(text: str) -> list[str]:
@@ -228,7 +177,7 @@ def _instruction(code: str, place: str) -> _Instruction:
     read = [] if guard is None else [guard[2]]
     opcode, _, operands = code[guard.end() if guard else 0 :].partition(" ")
     kind = opcode.split(".")[0]
-    given = _split(operands)
+    given = split_outside_brackets(operands)
     target = given[-1] if kind in ("bra", "brx") and given else None
     written: list[str] = []
     if kind in ("st", "red", "bra", "brx", "bar", "barrier", "fence", "membar") or not given:
@@ -237,11 +186,11 @@ def _instruction(code: str, place: str) -> _Instruction:
         written = _NAME.findall(given[0].replace("|", " "))
         sources = given[1:]
     read += [name for each in sources for name in _NAME.findall(each)]
-    return _Instruction(opcode, tuple(written), tuple(read), guard is not None, target, place)
+    return _Instruction(opcode, guard is not None, target, place, tuple(written), tuple(read))
 
 
-def _split(operands: str) -> list[str]:
-    """Split operands at the commas outside of brackets."""
+def split_outside_brackets(operands: str) -> list[str]:
+    """Split operands, or the parameters of a signature, at the commas outside of brackets."""
     depth = 0
     found = [""]
     for character in operands:

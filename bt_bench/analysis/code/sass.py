@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from bt_bench.analysis.code.flow import flow_of
+from bt_bench.analysis.code.flow import Block, Instruction, blocks_of, flow_of, successors_of
 from bt_bench.analysis.code.ptx import dependent_loads, places_of
 from bt_bench.results import KernelCode
 
@@ -31,7 +31,6 @@ _NONE = 7  # instead of a barrier's number
 
 # Spaces by the letters of loads and stores, such as LDG; without one, any space.
 _SPACES = {"G": "global", "S": "shared", "L": "local", "C": "constant", "CU": "constant", "": "any"}
-_FAR = {"global", "any"}
 _LOAD = re.compile(r"^U?LD(GSTS|CU|[GSLC]?)$")
 _STORE = re.compile(r"^ST([GSL]?)$")
 _BITS = {"8": 8, "16": 16, "64": 64, "128": 128, "256": 256}
@@ -43,34 +42,16 @@ _BRANCHES = re.compile(r"^(BRA|BRX|JMP|JMX|CALL|RET|BRXU|JMXU)$")
 
 
 @dataclass(frozen=True)
-class _Instruction:
+class _Instruction(Instruction):
     """One instruction.
 
     Args:
-        opcode: with modifiers, such as `LDG.E.64`.
-        guarded: whether a predicate may skip it.
-        target: label that it branches to.
-        place: file and line.
         signals: the barrier that it signals when its result has arrived; `None` if it signals none.
         waits: barriers that it waits for.
     """
 
-    opcode: str
-    guarded: bool
-    target: str | None
-    place: str
     signals: int | None
     waits: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        return self.opcode.partition(".")[0]
-
-
-@dataclass
-class _Block:
-    instructions: list[_Instruction] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -126,7 +107,7 @@ def read_code(text: str, ptx: str) -> KernelCode:
     Raises:
         ValueError: for text without instructions.
     """
-    blocks = _blocks(_instructions(text.splitlines(), places_of(ptx)))
+    blocks = blocks_of(_instructions(text.splitlines(), places_of(ptx)))
     found = [each for block in blocks for each in block.instructions if each.name != "NOP"]
     if not found:
         raise ValueError(f"nvdisasm printed no instruction, but {text[:200]!r}")
@@ -158,9 +139,9 @@ def _bits(opcode: str) -> int:
     return _WORD
 
 
-def _waits(blocks: list[_Block]) -> tuple[tuple[str, ...], ...]:
+def _waits(blocks: list[Block[_Instruction]]) -> tuple[tuple[str, ...], ...]:
     """Return the loads behind each wait, on the path with the most waits."""
-    flow = flow_of(_successors(blocks))
+    flow = flow_of(successors_of(blocks))
     ends: dict[int, _State] = {}
     for index in flow.order:
         states = [ends[each] for each in flow.before[index]]
@@ -169,36 +150,6 @@ def _waits(blocks: list[_Block]) -> tuple[tuple[str, ...], ...]:
             state = state.passed(instruction)
         ends[index] = state
     return max((state.waits for state in ends.values()), key=len, default=())
-
-
-def _blocks(lines: Iterable[_Instruction | str]) -> list[_Block]:
-    blocks = [_Block()]
-    for each in lines:
-        if isinstance(each, str):
-            if blocks[-1].instructions:
-                blocks.append(_Block())
-            blocks[-1].labels.append(each)
-        else:
-            blocks[-1].instructions.append(each)
-            if each.target is not None or each.name in ("EXIT", "RET"):
-                blocks.append(_Block())
-    return blocks
-
-
-def _successors(blocks: list[_Block]) -> list[list[int]]:
-    places = {label: index for index, block in enumerate(blocks) for label in block.labels}
-    found = []
-    for index, block in enumerate(blocks):
-        last = block.instructions[-1] if block.instructions else None
-        following = []
-        leaves = False
-        if last is not None and last.name != "CALL":  # a call returns
-            following = [places[last.target]] if last.target in places else []
-            leaves = (last.target is not None or last.name in ("EXIT", "RET")) and not last.guarded
-        if not leaves and index + 1 < len(blocks):
-            following.append(index + 1)
-        found.append(following)
-    return found
 
 
 def _instructions(lines: Iterable[str], places: list[str]) -> Iterator[_Instruction | str]:
@@ -228,8 +179,8 @@ def _instruction(code: str, upper: int, place: str) -> _Instruction:
     if guarded:
         code = code.partition(" ")[2].strip()
     opcode, _, operands = code.partition(" ")
-    target = None
-    if _BRANCHES.match(opcode.partition(".")[0]):
+    name, target = opcode.partition(".")[0], None
+    if _BRANCHES.match(name) and name != "CALL":  # a call returns
         label = _TARGET.search(operands)
         target = label[1] if label else ""
         # The branch depends on a uniform predicate, or on whether lanes have diverged.
