@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Protocol
 
-from bt_bench.results import CheckReport, Status
+from bt_bench.results import CaseResult, CheckReport, CompactCase, Status
 
 
 class Agreement(StrEnum):
@@ -16,21 +15,7 @@ class Agreement(StrEnum):
     TOLERANT = "within the suite's tolerances"
 
 
-class Checked(Protocol):
-    """A case with its status and its check."""
-
-    @property
-    def status(self) -> Status:
-        """Return the case's status."""
-        ...
-
-    @property
-    def check(self) -> CheckReport | None:
-        """Return the report on the comparison with the reference; `None` if it is unknown."""
-        ...
-
-
-def agreement(cases: Iterable[Checked]) -> Agreement | None:
+def agreement(cases: Iterable[CaseResult | CompactCase]) -> Agreement | None:
     """Return how the results of all cases agree with the reference; `None` unless all do.
 
     Results that were compared by an opponent's own definitions do not count as equal.

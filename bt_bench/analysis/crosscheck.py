@@ -113,10 +113,6 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
     )
 
 
-def _not_known(_method: Method) -> None:
-    """Return no intercept for any method: the step has more than kernels."""
-
-
 def disagreements(checks: tuple[Crosscheck, ...]) -> tuple[Crosscheck, ...]:
     """Return the checks whose methods are known to disagree."""
     return tuple(check for check in checks if check.agrees is False)
@@ -138,18 +134,15 @@ def crosschecks_of(
     """
     if launches == 0:
         return ()
-    if not set(kinds) <= {"kernel"}:
-        intercept = _not_known
+    only_kernels = set(kinds) <= {"kernel"}
     checks = []
     for pair, operations in (*((spans, 1.0) for spans in _SPANS), (_BUSY_TIMES, launches)):
         readings = []
         for series in pair:
-            reported = typical(series)
-            if reported is None:
-                break
-            added = intercept(series.method)
-            known = None if added is None or operations is None else added * operations
-            readings.append(Reading(series, reported, known))
+            if (reported := typical(series)) is not None:
+                added = intercept(series.method) if only_kernels else None
+                known = None if added is None or operations is None else added * operations
+                readings.append(Reading(series, reported, known))
         if len(readings) == 2:
             checks.append(Crosscheck(*readings))
     return tuple(checks)

@@ -187,14 +187,11 @@ def judge_rounds(
         sides = _Sides(
             entry.metric,
             PAIRED if why_apart is None else APART,
-            base=values[GateArm.BASE][index],
-            head=values[GateArm.HEAD][index],
-            control=values[GateArm.CONTROL][index],
-            arms_with_case=frozenset(
-                a for a, cases in with_values.items() if _case(subject) in cases
-            ),
+            {arm: rows[index] for arm, rows in values.items()},
+            frozenset(a for a, cases in with_values.items() if _case(subject) in cases),
         )
-        entry.base_value, entry.other_value = _median(sides.base), _median(sides.head)
+        entry.base_value = _median(sides.values[GateArm.BASE])
+        entry.other_value = _median(sides.values[GateArm.HEAD])
         entry.after = f"after {_rounds(ledger.rounds)}"
         if why_apart is not None:
             entry.after += f"; measured apart, so the interval is wider: {why_apart}"
@@ -205,27 +202,26 @@ def judge_rounds(
 
 @dataclass(frozen=True)
 class _Sides:
-    """The values [rounds] of one subject; NaN where missing.
+    """The values [rounds] of one subject by arm; NaN where missing.
 
     `arms_with_case` have this or another metric of the same variant in the same case.
     """
 
     metric: Metric
     way: Way
-    base: FloatArray
-    head: FloatArray
-    control: FloatArray
+    values: Mapping[GateArm, FloatArray]
     arms_with_case: frozenset[GateArm]
 
     def fill(self, entry: Entry, threshold: float) -> None:
         """Set the outcome of an entry: the estimate with its margin, or why there is none."""
-        outcome = self._absent() or self._not_positive() or self._impossible()
+        outcome = self._absent() or self._no_times()
         if outcome:
             entry.outcome = outcome
             return
         change, spread = self._estimates()
         if change is None or spread is None:
-            detail = f"{_rounds(len(self.base))} are too few for an interval"
+            rounds = _rounds(len(self.values[GateArm.BASE]))
+            detail = f"{rounds} are too few for an interval"
             entry.outcome = Settled(Verdict.INCONCLUSIVE, Cause.TOO_FEW, detail)
             return
         for name, estimate in (("head", change), ("control", spread)):
@@ -238,43 +234,36 @@ class _Sides:
         entry.systematic = systematic_of(self.way.spread(spread))
 
     def _absent(self) -> Settled | None:
-        for arm, values in ((GateArm.BASE, self.base), (GateArm.HEAD, self.head)):
-            if not _present(values).size:
+        for arm in (GateArm.BASE, GateArm.HEAD):
+            if not _present(self.values[arm]).size:
                 cause = Cause.NO_METRIC if arm in self.arms_with_case else Cause.NO_CASE
                 return Settled(Verdict.MISSING, cause, f"the {arm.value} has no value for it")
-        for name, other in (("head", self.head), ("control", self.control)):
-            both = int((~np.isnan(self.base) & ~np.isnan(other)).sum())
-            if both < MIN_SHARE_OF_ROUNDS * len(self.base):
-                detail = (
-                    f"base and {name} both have a value in only {both} of {_rounds(len(self.base))}"
-                )
+        base = self.values[GateArm.BASE]
+        for arm in (GateArm.HEAD, GateArm.CONTROL):
+            both = int((~np.isnan(base) & ~np.isnan(self.values[arm])).sum())
+            if both < MIN_SHARE_OF_ROUNDS * len(base):
+                rounds = _rounds(len(base))
+                detail = f"base and {arm.value} both have a value in only {both} of {rounds}"
                 return Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
         return None
 
-    def _not_positive(self) -> Settled | None:
-        for name in ("base", "head", "control"):
-            if (getattr(self, name) + self.metric.offset <= 0).any():
-                return has_zero(name)
-        return None
-
-    def _impossible(self) -> Settled | None:
-        """Refuse impossible times before any ratio.
+    def _no_times(self) -> Settled | None:
+        """Refuse times of zero, then impossible ones, before any ratio.
 
         An overflow would become NaN and look like a missing value.
         """
-        for name in ("base", "head", "control"):
-            if not are_times(_present(getattr(self, name))):
-                return impossible(name)
+        for arm, values in self.values.items():
+            if (values + self.metric.offset <= 0).any():
+                return has_zero(arm.value)
+        for arm, values in self.values.items():
+            if not are_times(_present(values)):
+                return impossible(arm.value)
         return None
 
     def _estimates(self) -> tuple[Estimate | None, Estimate | None]:
         """Return the estimates of the head's change and of the control's, on the log scale."""
         offset = self.metric.offset
-        arms = {
-            GateArm.BASE: self.base + offset,
-            GateArm.HEAD: self.head + offset,
-            GateArm.CONTROL: self.control + offset,
-        }
+        arms = {arm: values + offset for arm, values in self.values.items()}
         logs = {arm: np.log(values) for arm, values in arms.items()}
         change = self.way.estimate(self.way.change(logs))
         spread = self.way.estimate(logs[GateArm.CONTROL] - logs[GateArm.BASE])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bt_bench.base.errors import NotComparableError
@@ -49,33 +49,21 @@ _WITHOUT_C = (
     "the variant itself does without the helpers in C (its class has native = False), so it stages "
     "in Python and launches through Triton"
 )
-_DEVICE_FACTS: dict[str, Callable[[VariantResult], object]] = {
-    "device": lambda result: result.environment.device,
-    "device name": lambda result: device_name(result.environment),
-    "torch": lambda result: result.environment.torch,
-    "CUDA": lambda result: result.environment.cuda,
-    "Triton": lambda result: result.environment.triton,
-    "interpreted": lambda result: result.environment.interpreted,
-}
 
 
 def refuse_differences(
     base: Labelled, other: Labelled, *, ignore_device: bool, ignore_helpers: bool, ignore_plan: bool
 ) -> list[str]:
     """Raise for differences that are not ignored; return the ignored ones as warnings."""
-    device = list(_device_differences(base.result, other.result))
+    suite, device, plan = map(_differences, _facts(base.result), _facts(other.result))
     environments = base.result.environment, other.result.environment
     helpers = list(helper_differences(*(each.helpers for each in environments)))
-    plan = list(_plan_differences(base.result, other.result))
-    suite = list(_suite_differences(base.result, other.result))
     ignorable = (
         ("--ignore-device", device, ignore_device),
         ("--ignore-helpers", helpers, ignore_helpers),
         ("--ignore-plan", plan, ignore_plan),
     )
-    refused = list(suite)
-    for _, found, ignored in ignorable:
-        refused += [] if ignored else found
+    refused = [*suite, *(each for _, found, ignored in ignorable if not ignored for each in found)]
     sides = f"{base.label} and {other.label}"
     if refused:
         options = [option for option, found, ignored in ignorable if found and not ignored]
@@ -125,12 +113,6 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
         yield text if len(labels) == len(results) else f"{', '.join(labels)}: {text}"
 
 
-def _suite_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
-    names = suite_name(base.suite), suite_name(other.suite)
-    if names[0] != names[1]:
-        yield f"suite {names[0]} against {names[1]}"
-
-
 def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
     """Yield a warning if the suite itself has changed, since it defines measurements and checks."""
     before, after = base.result.suite, other.result.suite
@@ -143,17 +125,27 @@ def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
         )
 
 
-def _device_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
-    for name, fact in _DEVICE_FACTS.items():
-        if fact(base) != fact(other):
-            yield f"{name} {_shown(fact(base))} against {_shown(fact(other))}"
+def _facts(result: VariantResult) -> Iterator[dict[str, object]]:
+    """Yield the facts by name that must be equal: the suite, the device, and the plan."""
+    yield {"suite": suite_name(result.suite)}
+    environment = result.environment
+    yield {
+        "device": environment.device,
+        "device name": device_name(environment),
+        "torch": environment.torch,
+        "CUDA": environment.cuda,
+        "Triton": environment.triton,
+        "interpreted": environment.interpreted,
+    }
+    yield {f"plan.{name}": value for name, value in result.plan}
 
 
-def _plan_differences(base: VariantResult, other: VariantResult) -> Iterator[str]:
-    for name in type(base.plan).model_fields:
-        values = getattr(base.plan, name), getattr(other.plan, name)
-        if values[0] != values[1]:
-            yield f"plan.{name} {_shown(values[0])} against {_shown(values[1])}"
+def _differences(base: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    return [
+        f"{name} {_shown(fact)} against {_shown(other[name])}"
+        for name, fact in base.items()
+        if fact != other[name]
+    ]
 
 
 def _shown(fact: object) -> str:

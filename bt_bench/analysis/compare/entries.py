@@ -169,11 +169,10 @@ class Pairing:
             return
         base, other = self._matchup.base.label, self._matchup.other.label
         first = self._unsupported[0]
-        named = ", ".join(case.key for case in self._unsupported[:MOST_NAMED])
-        more = len(self._unsupported) - MOST_NAMED
+        named = first_named([case.key for case in self._unsupported])
         yield (
-            f"Not compared, since neither {base} nor {other} supports it: {named}"
-            f"{f' and {more} more' if more > 0 else ''}; reason for {first.key}: {first.reason}."
+            f"Not compared, since neither {base} nor {other} supports it: {named}; reason for "
+            f"{first.key}: {first.reason}."
         )
 
     def _pair(
@@ -267,6 +266,12 @@ class Pairing:
             for reading in readings:
                 doubts[metric_of(reading.series).name] = f"{side.label}: {said}"
         return doubts
+
+
+def first_named(cases: Sequence[str]) -> str:
+    """Join names of cases, up to `MOST_NAMED`, and count the others."""
+    more = len(cases) - MOST_NAMED
+    return f"{', '.join(cases[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def metrics_in_order(metrics: Mapping[str, Metric]) -> list[Metric]:

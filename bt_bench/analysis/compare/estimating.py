@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bt_bench.analysis.judging import (
     NO_CLOCK,
@@ -40,6 +41,8 @@ BLOCKS = 8
 """Number of blocks of consecutive rounds that the rounds of a case are divided into."""
 
 _CHUNK = 1024
+
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,6 +179,13 @@ class _Group:
         ]
 
     @cached_property
+    def _instances(self) -> list[list[int]]:
+        """Return the instances that the rounds of the base used, and those of the other side."""
+        first = self._questions[0]
+        sides = ((first.base, first.base_instances), (first.other, first.other_instances))
+        return [[log[number] for number in taken.rounds] for taken, log in sides]
+
+    @cached_property
     def _shared(self) -> list[tuple[int, int]] | None:
         """Return pairs of rows of the rounds that both sides have; `None` unless of one run."""
         first = self._questions[0]
@@ -188,8 +198,7 @@ class _Group:
         shared = self._shared or []
         if not shared:
             return None
-        first = self._questions[0]
-        instances = [first.base_instances[first.base.rounds[row]] for row, _ in shared]
+        instances = [self._instances[0][row] for row, _ in shared]
         return clustered_medians(self._changes_of_pairs(base, other), instances, BLOCKS)
 
     def _changes_of_pairs(self, base: FloatArray, other: FloatArray) -> FloatArray:
@@ -198,15 +207,10 @@ class _Group:
         return _changes(base[:, left], other[:, right])
 
     def _unpaired(self, base: FloatArray, other: FloatArray) -> Estimates | None:
-        first = self._questions[0]
-        sides = []
-        for samples, taken, log in (
-            (base, first.base, first.base_instances),
-            (other, first.other, first.other_instances),
-        ):
-            instances = [log[number] for number in taken.rounds]
-            sides.append(clustered_medians(_over_steps(np.log(samples)), instances, BLOCKS))
-        left, right = sides
+        left, right = (
+            clustered_medians(_over_steps(np.log(samples)), instances, BLOCKS)
+            for samples, instances in zip((base, other), self._instances, strict=True)
+        )
         return None if left is None or right is None else less(right, left)
 
     def _too_few(self) -> Settled:
@@ -214,20 +218,14 @@ class _Group:
 
         A plan may ask for that few instances.
         """
-        first = self._questions[0]
         shared = self._shared
         if shared == []:
             detail = "the sides have no round in common"
             return Settled(Verdict.INVALID, Cause.TOO_FEW, detail)
         if shared is not None:
-            instances = {first.base_instances[first.base.rounds[row]] for row, _ in shared}
-            counts = len(shared), len(instances)
+            counts = len(shared), len({self._instances[0][row] for row, _ in shared})
         else:
-            sides = ((first.base, first.base_instances), (first.other, first.other_instances))
-            counts = min(
-                ((len(taken.rounds), len({log[n] for n in taken.rounds})) for taken, log in sides),
-                key=min,
-            )
+            counts = min(((len(side), len({*side})) for side in self._instances), key=min)
         verdict = Verdict.INVALID if counts[0] < MIN_CLUSTERS else Verdict.INCONCLUSIVE
         return Settled(verdict, Cause.TOO_FEW, _counts(*counts))
 
@@ -304,15 +302,14 @@ def _over_steps(values: FloatArray) -> FloatArray:
 
 def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Find cases whose steps took the same time in all rounds. [C, R, S] → [C]"""
-    constant: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    constant = (samples == samples[:, :1]).all(axis=(1, 2))
+    constant: BoolArray = (samples == samples[:, :1]).all(axis=(1, 2))
     return constant
 
 
 def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Find cases whose steps took the same in most rounds: no median varies. [C, R, S] → [C]"""
-    mostly: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    mostly = ((samples == np.median(samples, axis=1, keepdims=True)).mean(axis=1) > 0.5).all(axis=1)
+    is_median = samples == np.median(samples, axis=1, keepdims=True)
+    mostly: BoolArray = (is_median.mean(axis=1) > 0.5).all(axis=1)
     return mostly
 
 

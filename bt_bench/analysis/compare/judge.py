@@ -13,11 +13,11 @@ from bt_bench.analysis.compare.comparability import (
     refuse_differences,
 )
 from bt_bench.analysis.compare.entries import (
-    MOST_NAMED,
     WHOLE_CASE,
     Asked,
     Matchup,
     Pairing,
+    first_named,
     metrics_in_order,
 )
 from bt_bench.analysis.compare.estimating import Question, answer
@@ -37,7 +37,7 @@ from bt_bench.analysis.judging import (
 from bt_bench.analysis.verdicts import Judged, Judgement, Margin
 from bt_bench.base import unit_text
 from bt_bench.base.errors import UsageError
-from bt_bench.results import is_sum, select, sums_in
+from bt_bench.results import Metric, is_sum, select, sums_in
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,19 @@ def _in_order(asked: Sequence[Asked]) -> list[Asked]:
     return sorted(asked, key=lambda each: places[each.entry.operation, each.entry.case])
 
 
-def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
-    """Return the names of the requested metrics, including judgements on whole cases."""
+def _metrics(entries: Sequence[Entry]) -> dict[str, Metric]:
+    """Return the metrics of entries by name, in order, without judgements on whole cases."""
     found = {entry.metric.name: entry.metric for entry in entries}
     found.pop(WHOLE_CASE.name, None)
+    return {metric.name: metric for metric in metrics_in_order(found)}
+
+
+def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
+    """Return the names of the requested metrics, including judgements on whole cases."""
+    found = _metrics(entries)
     if not patterns:
         return {WHOLE_CASE.name, *(name for name, metric in found.items() if not metric.is_part)}
-    names = [metric.name for metric in metrics_in_order(found)]
+    names = list(found)
     sums = {metric.name for metric in sums_in(patterns)}
     if names and (lost := sums - set(names)):
         raise UsageError(
@@ -228,11 +234,9 @@ def _chosen(entries: Sequence[Entry], patterns: Sequence[str]) -> set[str]:
 
 def _floor_facts(entries: Sequence[Entry], floors: Mapping[str, float]) -> Iterator[str]:
     """Report the floors set by `--floor`; raise for a pattern that matches no metric."""
-    found = {entry.metric.name: entry.metric for entry in entries}
-    found.pop(WHOLE_CASE.name, None)
-    names = [metric.name for metric in metrics_in_order(found)]
+    found = _metrics(entries)
     for pattern, floor in floors.items():
-        (metric, *_) = (found[name] for name in select(names, [pattern], "--floor"))
+        (metric, *_) = (found[name] for name in select(list(found), [pattern], "--floor"))
         amount = f"{floor:g} {unit_text(metric.unit)}"
         yield f"The floor of {pattern} is {amount}: a smaller change counts as none."
 
@@ -245,11 +249,9 @@ def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) 
         if (each.other, each.key) not in left:
             lost.setdefault(each.other, {})[each.key] = None
     for label, found in lost.items():
-        keys = list(found)
-        more = len(keys) - MOST_NAMED
         yield (
-            f"Nothing of {label} is judged in {', '.join(keys[:MOST_NAMED])}"
-            f"{f' and {more} more' if more > 0 else ''}: none of its metrics there was asked for."
+            f"Nothing of {label} is judged in {first_named([*found])}: none of its metrics there "
+            "was asked for."
         )
 
 

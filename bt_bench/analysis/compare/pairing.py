@@ -7,42 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Protocol, TypeVar
 
 from bt_bench.base.names import Operation
-
-
-class Identified(Protocol):
-    """A case, reduced to the properties that pairing reads."""
-
-    @property
-    def operation(self) -> Operation:
-        """The operation of the case."""
-
-    @property
-    def case(self) -> str:
-        """The name of the case."""
-
-    @property
-    def key(self) -> str:
-        """Operation and name, as one text."""
-
-    @property
-    def digest(self) -> str:
-        """The digest of the workload."""
-
-
-Case = TypeVar("Case", bound=Identified)
+from bt_bench.results import CompactCase
 
 
 def match_cases(
-    base: Sequence[Case], other: Sequence[Case]
-) -> tuple[list[tuple[Case, Case]], list[Case], list[Case]]:
+    base: Sequence[CompactCase], other: Sequence[CompactCase]
+) -> tuple[list[tuple[CompactCase, CompactCase]], list[CompactCase], list[CompactCase]]:
     """Return pairs in the order of the base, then the cases left over on either side."""
-    unclaimed: dict[tuple[Operation, str], list[Case]] = defaultdict(list)
+    unclaimed: dict[tuple[Operation, str], list[CompactCase]] = defaultdict(list)
     for case in other:
         unclaimed[_identity(case)].append(case)
-    partners: dict[int, Case] = {}
+    partners: dict[int, CompactCase] = {}
     # Two cases of one file may have equal workloads; then equal names belong together.
     for by_name in (True, False):
         for index, case in enumerate(base):
@@ -56,7 +33,7 @@ def match_cases(
     return matches, only_base, [case for cases in unclaimed.values() for case in cases]
 
 
-def why_missing(case: Identified, label: str, keys: Collection[str], complete: bool) -> str:
+def why_missing(case: CompactCase, label: str, keys: Collection[str], complete: bool) -> str:
     """Return why a side has no counterpart of a case.
 
     Args:
@@ -72,11 +49,11 @@ def why_missing(case: Identified, label: str, keys: Collection[str], complete: b
     return f"{label} has no such workload"
 
 
-def _identity(case: Identified) -> tuple[Operation, str]:
+def _identity(case: CompactCase) -> tuple[Operation, str]:
     return case.operation, case.digest
 
 
-def _take(candidates: list[Case], name: str | None) -> Case | None:
+def _take(candidates: list[CompactCase], name: str | None) -> CompactCase | None:
     """Remove and return the first candidate of a name; of any name if it is `None`."""
     for index, candidate in enumerate(candidates):
         if name is None or candidate.case == name:

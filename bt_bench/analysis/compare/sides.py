@@ -41,18 +41,6 @@ class Given:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A result that was read; `absent` gives the reason if its run should have one but lacks it."""
-
-    result: CompactResult
-    absent: str | None = None
-
-    @property
-    def variant(self) -> str:
-        return self.result.header.variant.name
-
-
-@dataclass(frozen=True)
 class Matched:
     """The matchups, and the labels of both sides as wholes.
 
@@ -124,10 +112,11 @@ def match_sides(
     )
 
 
-def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
+def _read(given: Given, planned_of: PlannedOf) -> list[Side]:
+    """Return the results of an argument; their labels are the names of their variants."""
     try:
         if not given.is_folder:
-            return [_Read(read_compact(given.path))]
+            return [_side(read_compact(given.path), given)]
         found = read_compact_run(Path(given.path))
     except OtherSchemaError as error:
         raise NotComparableError(str(error)) from None
@@ -138,7 +127,7 @@ def _read(given: Given, planned_of: PlannedOf) -> list[_Read]:
     found = in_order(found, lambda result: result.header.variant.name, planned)
     first = replace(found[0], warnings=(*found[0].warnings, *_other_runs(given, found)))
     return [
-        *map(_Read, (first, *found[1:])),
+        *(_side(result, given) for result in (first, *found[1:])),
         *(_absent(name, given, found[0], planned) for name in planned if name not in known),
     ]
 
@@ -154,28 +143,30 @@ def _other_runs(given: Given, found: Sequence[CompactResult]) -> Iterator[str]:
         yield f"{given.path} has results of {len(runs)} runs: {named}"
 
 
-def _absent(
-    variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()
-) -> _Read:
+def _absent(variant: str, given: Given, of_run: CompactResult, planned: Sequence[str] = ()) -> Side:
     """Return a stand-in for a variant without a result, with the cases of another variant."""
     info = of_run.header.variant.model_copy(update={"name": variant})
     header = of_run.header.model_copy(update={"variant": info})
     why = f"{given.path} has no result of variant {variant}"
     if variant in planned:
         why += f", which its {CONFIG_NAME} names"
-    return _Read(CompactResult(header, of_run.cases), why)
+    return _side(CompactResult(header, of_run.cases), given, why)
 
 
-def _labelled(read: Sequence[tuple[Given, _Read]]) -> list[Side]:
+def _side(result: CompactResult, given: Given, absent: str | None = None) -> Side:
+    return Side(result.header.variant.name, result, given.folder, absent)
+
+
+def _labelled(read: Sequence[tuple[Given, Side]]) -> list[Side]:
     """Label sides as given, else by variant, with the run where names alone are ambiguous."""
-    headers = [one.result.header for _, one in read]
+    headers = [side.result.header for _, side in read]
     labels = [
-        _label(given, default, header.variant.name)
-        for (given, _), default, header in zip(read, unique_labels(headers), headers, strict=True)
+        _label(given, default, side.label)
+        for (given, side), default in zip(read, unique_labels(headers), strict=True)
     ]
     return [
-        Side(label, one.result, each.folder, one.absent)
-        for label, (each, one) in zip(unique_labels(headers, labels), read, strict=True)
+        replace(side, label=label)
+        for label, (_, side) in zip(unique_labels(headers, labels), read, strict=True)
     ]
 
 
@@ -186,7 +177,7 @@ def _label(given: Given, default: str, variant: str) -> str:
 
 
 def _match_folders(given: Sequence[Given], planned_of: PlannedOf) -> Matched:
-    folders = [{one.variant: one for one in _read(each, planned_of)} for each in given]
+    folders = [{side.label: side for side in _read(each, planned_of)} for each in given]
     headers = [next(iter(folder.values())).result.header for folder in folders]
     tails = iter(_tails([Path(each.path).resolve() for each in given if not each.label]))
     names = [each.label or next(tails) for each in given]
@@ -211,6 +202,6 @@ def _tails(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _side_of(folder: dict[str, _Read], variant: str, label: str, given: Given) -> Side:
-    one = folder.get(variant) or _absent(variant, given, next(iter(folder.values())).result)
-    return Side(f"{variant}@{label}", one.result, given.folder, one.absent)
+def _side_of(folder: dict[str, Side], variant: str, label: str, given: Given) -> Side:
+    side = folder.get(variant) or _absent(variant, given, next(iter(folder.values())).result)
+    return replace(side, label=f"{variant}@{label}")

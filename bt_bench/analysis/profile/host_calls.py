@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Literal
 
@@ -40,7 +40,7 @@ class HostRow:
     self_us: float
     self_low_us: float
     self_high_us: float
-    share: float = 0.0
+    share: float
 
 
 class Kind(StrEnum):
@@ -150,15 +150,10 @@ def _by_file(profile: HostProfile) -> dict[_Key, HostRow]:
 
 def _grouped(profile: HostProfile, key_of: Callable[[HostFrame], _Key]) -> dict[_Key, HostRow]:
     """Return rows by key, in the order of the first calls."""
-    found: dict[_Key, HostRow] = {}
+    found: dict[_Key, list[HostFrame]] = {}
     for frame in _frames(profile.frames):
-        key, row = key_of(frame), _row(frame)
-        found[key] = _together(found[key], row) if key in found else row
-    whole_us = profile.whole_us
-    return {
-        key: replace(row, share=row.self_us / whole_us if whole_us else 0.0)
-        for key, row in found.items()
-    }
+        found.setdefault(key_of(frame), []).append(frame)
+    return {key: _row(frames, profile.whole_us) for key, frames in found.items()}
 
 
 def _frames(frames: list[HostFrame]) -> Iterator[HostFrame]:
@@ -167,27 +162,19 @@ def _frames(frames: list[HostFrame]) -> Iterator[HostFrame]:
         yield from _frames(frame.children)
 
 
-def _row(frame: HostFrame) -> HostRow:
+def _row(frames: Sequence[HostFrame], whole_us: float) -> HostRow:
+    """Merge the places of a function; the spread is as if all were low, or high, at once."""
+    first = frames[0]
+    self_us = sum(frame.self_us for frame in frames)
     return HostRow(
-        name=frame.name,
-        kind=frame.kind,
-        file=frame.file,
-        line=frame.line,
-        calls=frame.calls,
-        calls_vary=frame.calls_vary,
-        self_us=frame.self_us,
-        self_low_us=frame.self_low_us,
-        self_high_us=frame.self_high_us,
-    )
-
-
-def _together(first: HostRow, second: HostRow) -> HostRow:
-    """Merge two places of a function; the spread is as if both were low, or high, at once."""
-    return replace(
-        first,
-        calls=first.calls + second.calls,
-        calls_vary=first.calls_vary or second.calls_vary,
-        self_us=first.self_us + second.self_us,
-        self_low_us=first.self_low_us + second.self_low_us,
-        self_high_us=first.self_high_us + second.self_high_us,
+        name=first.name,
+        kind=first.kind,
+        file=first.file,
+        line=first.line,
+        calls=sum(frame.calls for frame in frames),
+        calls_vary=any(frame.calls_vary for frame in frames),
+        self_us=self_us,
+        self_low_us=sum(frame.self_low_us for frame in frames),
+        self_high_us=sum(frame.self_high_us for frame in frames),
+        share=self_us / whole_us if whole_us else 0.0,
     )

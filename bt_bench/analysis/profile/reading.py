@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 from typing import Literal
 
 from bt_bench.analysis.profile.rows import TimelineRow, What
@@ -52,12 +53,9 @@ def _queued(step: Explained, operations: list[TimelineRow]) -> bool:
 
 
 def _gaps(operations: list[TimelineRow]) -> float:
-    gaps, at = 0.0, None
-    for row in operations:
-        if at is not None:
-            gaps += max(0.0, row.start_us - at)
-        at = row.end_us if at is None else max(at, row.end_us)
-    return gaps
+    idle_from = accumulate((row.end_us for row in operations), max)
+    pairs = zip(idle_from, operations[1:], strict=False)
+    return sum(max(0.0, row.start_us - at) for at, row in pairs)
 
 
 def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
@@ -67,25 +65,19 @@ def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
     spread are sums over its parts, so it is not narrower than the true one.
     """
     found: list[TimelineRow] = []
-    calls = 0
-    for row in rows:
-        if row.what not in (What.CODE, What.CALL):
-            found.append(row)
-            calls = 0
+    for is_merged, group in groupby(rows, lambda row: row.what in (What.CODE, What.CALL)):
+        parts = list(group)
+        if not is_merged:
+            found += parts
             continue
-        is_first = not found or found[-1].what not in (What.CODE, What.CALL)
-        calls += row.what is What.CALL
-        if is_first:
-            found.append(row)
-        else:
-            before = found[-1]
-            found[-1] = replace(
-                before,
-                end_us=row.end_us,
-                low_us=before.low_us + row.low_us,
-                high_us=before.high_us + row.high_us,
-            )
-        if calls:
+        row = replace(
+            parts[0],
+            end_us=parts[-1].end_us,
+            low_us=sum(part.low_us for part in parts),
+            high_us=sum(part.high_us for part in parts),
+        )
+        if calls := sum(part.what is What.CALL for part in parts):
             name = f"own code, {calls} call{'s' * (calls != 1)}"
-            found[-1] = replace(found[-1], what=What.CALL, name=name)
+            row = replace(row, what=What.CALL, name=name)
+        found.append(row)
     return found

@@ -27,7 +27,7 @@ def refuse_another_step(
             in common.
     """
     names = [variant.name for variant in after.variants]
-    _refuse_differences(before, _conditions(before), _conditions(after), names, labels)
+    refuse_another_plan(before, _conditions(after), names, labels)
 
 
 def refuse_another_plan(
@@ -47,7 +47,15 @@ def refuse_another_plan(
     Raises:
         NotComparableError: as `refuse_another_step`.
     """
-    _refuse_differences(before, _conditions(before), planned, names, labels)
+    known = _conditions(before)
+    for what, other in planned.items():
+        if known[what] != other:
+            raise NotComparableError(
+                f"{what} is {known[what]} in {labels[0]} and {other} in {labels[1]}; profiles are "
+                "compared only if it is the same"
+            )
+    if not any(before.variant(name) for name in names):
+        raise NotComparableError(f"{labels[0]} and {labels[1]} have no variant in common")
 
 
 def plan_of(operation: str, case: str, digest: str, step: int) -> dict[str, str]:
@@ -76,24 +84,6 @@ def other_speed(before: Timeline, after: Timeline) -> tuple[float, float] | None
     if len(counts) > 1 or max(times) <= (1 + SPEED_CHANGED_SHARE) * min(times):
         return None
     return times[0], times[1]
-
-
-def _refuse_differences(
-    before: Counters | Timeline,
-    first: Mapping[str, str],
-    second: Mapping[str, str],
-    names: Sequence[str],
-    labels: tuple[str, str],
-) -> None:
-    for what, other in second.items():
-        value = first[what]
-        if value != other:
-            raise NotComparableError(
-                f"{what} is {value} in {labels[0]} and {other} in {labels[1]}; profiles are "
-                "compared only if it is the same"
-            )
-    if not any(before.variant(name) for name in names):
-        raise NotComparableError(f"{labels[0]} and {labels[1]} have no variant in common")
 
 
 def _conditions(profile: Counters | Timeline) -> dict[str, str]:

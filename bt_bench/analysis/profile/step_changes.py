@@ -176,7 +176,7 @@ def _of_rows(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepCha
     for left, right in pairs:
         before, after = old.rows[left], new.rows[right]
         if _differ(before, after):
-            yield StepChange(_longer(before, after), before, after, new.launched(right))
+            yield StepChange(_kind(before, after), before, after, new.launched(right))
 
 
 def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepChange]:
@@ -186,15 +186,8 @@ def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepCha
     for place, new_place in [*calls, (len(old.rows), len(new.rows))]:
         before, after = old.code(at, place), new.code(new_at, new_place)
         at, new_at = place, new_place
-        if not _differ(before, after):
-            continue
-        if before is None:
-            kind = StepChangeKind.NEW
-        elif after is None:
-            kind = StepChangeKind.GONE
-        else:
-            kind = _longer(before, after)
-        yield StepChange(kind, before, after, _said(new, new_place))
+        if _differ(before, after):
+            yield StepChange(_kind(before, after), before, after, _said(new, new_place))
 
 
 def _said(rows: _Rows, place: int) -> str | None:
@@ -217,7 +210,11 @@ def _spread(row: TimelineRow | None) -> tuple[float, float, float]:
     return (0.0, 0.0, 0.0) if row is None else (row.low_us, row.length_us, row.high_us)
 
 
-def _longer(before: TimelineRow, after: TimelineRow) -> StepChangeKind:
+def _kind(before: TimelineRow | None, after: TimelineRow | None) -> StepChangeKind:
+    if before is None:
+        return StepChangeKind.NEW
+    if after is None:
+        return StepChangeKind.GONE
     longer = after.length_us > before.length_us
     return StepChangeKind.LONGER if longer else StepChangeKind.SHORTER
 

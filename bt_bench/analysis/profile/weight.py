@@ -56,8 +56,8 @@ def weight_of(
         if plain is None or traced is None or not plain.host_us or not traced.host_us:
             return None
         turns = traced.turns, plain.turns
-        host = in_turn(traced.host_us, plain.host_us, *turns, without=without)
-        wait = in_turn(waits_of(traced), waits_of(plain), *turns, without=without)
+        pairs = (traced.host_us, plain.host_us), (waits_of(traced), waits_of(plain))
+        host, wait = (median(differences_in_turn(*pair, *turns, without=without)) for pair in pairs)
         found[name] = host, wait, traced.records
     all_launch_us, wait_us, launch_records = found["launch"]
     query_us, idle_us, query_records = found["query"]
@@ -68,18 +68,6 @@ def weight_of(
     # weight comes after it has enqueued the operation.
     behind_us = min(launch_us, max(0.0, -wait_us))
     return Weight(launch_us, launch_us - behind_us, call_us, max(0.0, wait_us), max(0.0, idle_us))
-
-
-def in_turn(
-    values: Sequence[float],
-    others: Sequence[float],
-    turns: Sequence[int],
-    of_others: Sequence[int],
-    *,
-    without: Collection[int] = (),
-) -> float:
-    """Return by how much values exceed others: the median of `differences_in_turn`."""
-    return median(differences_in_turn(values, others, turns, of_others, without=without))
 
 
 def differences_in_turn(

@@ -27,33 +27,8 @@ from bt_bench.results import (
 
 CLOSES_WITHIN_PERCENT = 10.0
 
-_SYNCHRONIZE = "synchronize"
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """The figures of a calibration that apply to a launch path.
-
-    Args:
-        null: prefix of the figures of an empty kernel.
-        spin: prefix of the figures of a kernel that spins for `SPIN_US`.
-        method: measures the device's part of the budget, and measured the spinning kernel.
-    """
-
-    null: str
-    spin: str
-    method: Method
-
 
 SPIN_US = 10.0
-
-_EAGER = Calibrated("null", "spin", Method.PROFILER)
-_CALIBRATED = {
-    LaunchPath.JIT: _EAGER,
-    LaunchPath.COMPILED: _EAGER,
-    LaunchPath.DIRECT: _EAGER,
-    LaunchPath.GRAPH: Calibrated("null_graph", "spin_graph", Method.GRAPH_SLOPE),
-}
 
 
 @dataclass(frozen=True)
@@ -155,11 +130,11 @@ def _latency(
     case: CaseResult, launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
     """Return per step launch latency plus synchronize; only the latter if nothing is launched."""
-    launching = _launch_latency(_CALIBRATED[launch_path], left, calibration)
+    launching = _launch_latency(launch_path, left, calibration)
     if case.launches is None or launch_path is LaunchPath.GRAPH:
         return launching
     totals = np.array(case.launches.totals())
-    idle = figure_us(calibration, _SYNCHRONIZE)
+    idle = figure_us(calibration, "synchronize")
     if totals.all():
         return launching
     if idle is None or (totals.any() and launching is None):
@@ -169,7 +144,7 @@ def _latency(
 
 
 def _launch_latency(
-    names: Calibrated, left: FloatArray, calibration: Calibration | None
+    launch_path: LaunchPath, left: FloatArray, calibration: Calibration | None
 ) -> FloatArray | None:
     """Return the wait after the call has returned, less the device work that is left.
 
@@ -177,12 +152,15 @@ def _launch_latency(
     costs no more waiting than an empty kernel; longer work costs as much as a kernel of known
     length.
     """
+    by_graph = launch_path is LaunchPath.GRAPH
     null_step, null_host, spin_step, spin_host = (
-        figure_us(calibration, f"{kind}_{end}")
-        for kind in (names.null, names.spin)
+        figure_us(calibration, f"{kind}{'_graph' if by_graph else ''}_{end}")
+        for kind in ("null", "spin")
         for end in ("step", "host")
     )
-    line = method_line(calibration, names.method)
+    # The method that measures the device's part of the budget measured the spinning kernel.
+    method = Method.GRAPH_SLOPE if by_graph else Method.PROFILER
+    line = method_line(calibration, method)
     if null_step is None or null_host is None or line is None:
         return None
     if spin_step is None or spin_host is None:

@@ -25,7 +25,7 @@ from support.timelines import (
 
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.timeline import explain
-from bt_bench.analysis.profile.weight import differences_in_turn, in_turn, weight_of
+from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
 from bt_bench.results import HostCall, Tracing, VariantTimeline
 
 ROUNDING = 0.01  # of µs: the times in a file are rounded, and are added up here
@@ -427,8 +427,7 @@ def test_differences_are_taken_within_turns():
     """A machine that becomes slower in between says nothing about what tracing adds."""
     slow, fast = [100.0, 101.0, 102.0], [50.0, 51.0, 52.0]
     traced, plain = [110.0, 112.0, 61.0], [*slow, *fast]
-    assert in_turn(traced, plain, [1, 1, 2], [1, 1, 1, 2, 2, 2]) == 10.0
-    assert in_turn(traced, plain, [1, 1, 2], [0] * 6) == 110.0 - 76.0
+    assert differences_in_turn(traced, plain, [1, 1, 2], [0] * 6) == [110.0 - 76.0]
     differences = [111.0 - 101.0, 61.0 - 51.0]
     assert differences_in_turn(traced, plain, [1, 1, 2], [1, 1, 1, 2, 2, 2]) == differences
     without = differences_in_turn(traced, plain, [1, 1, 2], [1, 1, 1, 2, 2, 2], without={1})

@@ -7,7 +7,6 @@ import pytest
 from support.factories import make_calibration, make_case, make_launches
 
 from bt_bench.analysis.run.budget import (
-    _CALIBRATED,
     CLOSES_WITHIN_PERCENT,
     Budget,
     _launch_latency,
@@ -146,6 +145,6 @@ def test_a_kernel_of_known_length_says_what_longer_work_waits_for() -> None:
     figures = {"null_host": [10.0], "null_step": [16.5], "spin_host": [10.0], "spin_step": [24.0]}
     calibration = make_calibration(figures, {Method.PROFILER: 0.5})
     left = np.array([1.0, 3.0, 10.5])  # the method reports 10.5 µs for the spinning kernel
-    latency = _launch_latency(_CALIBRATED[LaunchPath.JIT], left, calibration)
+    latency = _launch_latency(LaunchPath.JIT, left, calibration)
     assert latency is not None
     assert list(latency + left) == pytest.approx([6.5, 6.5, 14.0])
