@@ -64,10 +64,7 @@ from bt_bench.analysis.promises import (
 from bt_bench.analysis.rounds import GATE_MARGIN, Labels, Ledger, judge_rounds
 from bt_bench.analysis.run.budget import CLOSES_WITHIN_PERCENT, SPIN_US, Budget, budgets
 from bt_bench.analysis.run.roofline import Binds, Roofline, roofline
-from bt_bench.analysis.statistics.estimates import (
-    Estimate,
-    wilson_interval,
-)
+from bt_bench.analysis.statistics.estimates import wilson_interval
 from bt_bench.analysis.statistics.faster import faster_mean
 from bt_bench.analysis.statistics.samples import (
     MIN_CLUSTERS,
@@ -86,10 +83,8 @@ from bt_bench.analysis.verdicts import (
     Evidence,
     Judged,
     Judgement,
-    Margin,
     Overall,
     Power,
-    Systematic,
     Verdict,
     tally,
     tally_of,
@@ -122,7 +117,6 @@ __all__ = [
     "Criteria",
     "Crosscheck",
     "Entry",
-    "Estimate",
     "Evidence",
     "Given",
     "Interval",
@@ -130,7 +124,6 @@ __all__ = [
     "Judgement",
     "Labels",
     "Ledger",
-    "Margin",
     "Matchup",
     "MethodLine",
     "Overall",
@@ -143,7 +136,6 @@ __all__ = [
     "Selection",
     "Settled",
     "Side",
-    "Systematic",
     "Verdict",
     "agreement",
     "apart_percent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,15 +22,12 @@ class KernelRow:
         kernel: the binary.
         variants: the variants that launch it.
         places: where they launch it, as `operation/case`.
-        differs: the part of its signature that not all binaries of the name share, if there are
-            several.
     """
 
     label: str
     kernel: Kernel
     variants: tuple[str, ...]
     places: tuple[str, ...]
-    differs: str = ""
 
 
 def kernel_rows(census: StaticCensus, target: str) -> list[KernelRow]:
@@ -45,34 +43,20 @@ def kernel_rows(census: StaticCensus, target: str) -> list[KernelRow]:
                 variants.setdefault(digest, {})[variant.name] = None
                 places.setdefault(digest, {})[f"{of.operation}/{of.case}"] = None
     ordered = sorted(kernels.values(), key=lambda each: (each.name, each.signature, each.id))
-    labels, differs = _labels(ordered)
     return [
-        KernelRow(
-            labels[each.id],
-            each,
-            tuple(variants[each.id]),
-            tuple(places[each.id]),
-            differs[each.id],
-        )
-        for each in ordered
+        KernelRow(label, each, tuple(variants[each.id]), tuple(places[each.id]))
+        for label, each in zip(numbered([each.name for each in ordered]), ordered, strict=True)
     ]
 
 
-def _labels(kernels: Sequence[Kernel]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return labels, and the parts of signatures not shared by all of a name, by kernel id."""
-    named: dict[str, list[Kernel]] = {}
-    for kernel in kernels:
-        named.setdefault(kernel.name, []).append(kernel)
-    labels: dict[str, str] = {}
-    differs: dict[str, str] = {}
-    for name, of_name in named.items():
-        parts = [parameters_of(kernel) for kernel in of_name]
-        common = set(parts[0].items()).intersection(*(each.items() for each in parts))
-        for number, (kernel, of_kernel) in enumerate(zip(of_name, parts, strict=True), 1):
-            labels[kernel.id] = f"{name} #{number}" if len(of_name) > 1 else name
-            other = [text for item in of_kernel.items() if item not in common for text in item[1:]]
-            differs[kernel.id] = ", ".join(other) if len(of_name) > 1 else ""
-    return labels, differs
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names in their order, with a number where several are equal, such as `gather #2`."""
+    counts, seen = Counter(names), Counter[str]()
+    labels = []
+    for name in names:
+        seen[name] += 1
+        labels.append(f"{name} #{seen[name]}" if counts[name] > 1 else name)
+    return labels
 
 
 def parameters_of(kernel: Kernel) -> dict[str, str]:

@@ -20,30 +20,6 @@ _NEARER = {"param", "shared", "const", "local"}
 
 
 @dataclass(frozen=True)
-class Chain:
-    """A chain of loads; each needs a value of the one before.
-
-    Args:
-        place: file and line of the last one.
-        length: number of loads.
-        before: the chain of all others.
-    """
-
-    place: str
-    length: int = 1
-    before: Chain | None = None
-
-    def places(self) -> list[str]:
-        """Return files and lines of all loads, in order."""
-        found = []
-        chain: Chain | None = self
-        while chain is not None:
-            found.append(chain.place)
-            chain = chain.before
-        return found[::-1]
-
-
-@dataclass(frozen=True)
 class _Instruction(Instruction):
     """One instruction.
 
@@ -61,7 +37,8 @@ class _Instruction(Instruction):
         return self.name in _LOADS and not _NEARER.intersection(self.opcode.split(".")[1:2])
 
 
-_Chains = dict[str, Chain]
+_Chain = tuple[str, ...]  # files and lines of loads; each needs a value of the one before
+_Chains = dict[str, _Chain]  # by register
 _SHARED = "(shared memory)"  # a pseudo-register for all of it
 
 
@@ -81,61 +58,52 @@ def dependent_loads(text: str) -> list[str]:
     blocks = blocks_of(_instructions(text))
     flow = flow_of(successors_of(blocks))
     ends: dict[int, _Chains] = {}
-    decided: dict[int, Chain | None] = {}  # by block, the loads that its branch waits for
-    longest: Chain | None = None
+    decided: dict[int, _Chain] = {}  # by block, the loads that its branch waits for
+    longest: _Chain = ()
     for index in flow.order:
         chains = _merged(ends[each] for each in flow.before[index])
         behind = _longest(decided[each] for each in flow.deciders[index])
         for instruction in blocks[index].instructions:
-            needed = _longest([behind, *(chains.get(name) for name in instruction.read)])
+            needed = _longest([behind, *(chains.get(name, ()) for name in instruction.read)])
             if instruction.target is not None:
                 decided[index] = needed
             written = _written(instruction, needed, chains)
             if instruction.loads:
                 longest = _longest([longest, written])
-        decided.setdefault(index, None)
+        decided.setdefault(index, ())
         ends[index] = chains
-    return [] if longest is None else longest.places()
+    return list(longest)
 
 
-def _written(instruction: _Instruction, needed: Chain | None, chains: _Chains) -> Chain | None:
+def _written(instruction: _Instruction, needed: _Chain, chains: _Chains) -> _Chain:
     """Record the chains behind the written registers, and return the longest."""
     is_shared = "shared" in instruction.opcode.split(".")
     if instruction.name in ("st", "red"):
         if is_shared:
-            _note(chains, _SHARED, _longest([needed, chains.get(_SHARED)]))
-        return None
+            chains[_SHARED] = _longest([needed, chains.get(_SHARED, ())])
+        return ()
     if is_shared or instruction.name == "ldmatrix":
-        needed = _longest([needed, chains.get(_SHARED)])
+        needed = _longest([needed, chains.get(_SHARED, ())])
     found = needed
     if instruction.loads:
-        found = Chain(instruction.place, 1 if needed is None else needed.length + 1, needed)
+        found = (*needed, instruction.place)
         if instruction.name == "cp":
-            _note(chains, _SHARED, _longest([found, chains.get(_SHARED)]))
+            chains[_SHARED] = _longest([found, chains.get(_SHARED, ())])
     for name in instruction.written:
-        kept = chains.get(name) if instruction.guarded else None
-        _note(chains, name, _longest([found, kept]))
+        kept = chains.get(name, ()) if instruction.guarded else ()
+        chains[name] = _longest([found, kept])
     return found
 
 
-def _note(chains: _Chains, name: str, chain: Chain | None) -> None:
-    if chain is None:
-        chains.pop(name, None)
-    else:
-        chains[name] = chain
-
-
-def _longest(chains: Iterable[Chain | None]) -> Chain | None:
-    known = (chain for chain in chains if chain is not None)
-    return max(known, key=lambda chain: chain.length, default=None)
+def _longest(chains: Iterable[_Chain]) -> _Chain:
+    return max(chains, key=len, default=())
 
 
 def _merged(sides: Iterable[_Chains]) -> _Chains:
     merged: _Chains = {}
     for side in sides:
         for name, chain in side.items():
-            known = merged.get(name)
-            if known is None or known.length < chain.length:
+            if len(chain) > len(merged.get(name, ())):
                 merged[name] = chain
     return merged
 

@@ -64,6 +64,12 @@ class Matchup:
         return self.base.result.header.run_id == self.other.result.header.run_id
 
 
+def sides_of(matchups: Sequence[Matchup]) -> dict[str, Side]:
+    """Return the sides that have a result, each once, by label."""
+    both = (side for each in matchups for side in (each.base, each.other))
+    return {side.label: side for side in both if not side.absent}
+
+
 @dataclass(slots=True, eq=False)
 class Asked:
     """An entry with its open question.

@@ -110,7 +110,7 @@ def facts_of(
             "well, and --metric those that it names."
         )
     if not metrics:
-        parts = _listed([each for each in Quantity if each.traits.is_part])
+        parts = listed([each for each in Quantity if each.traits.is_part])
         yield f"{parts} are parts of other times; they are judged only if --metric names them."
     yield from family_facts(judgements, rules)
     yield from _how_to_narrow(matchups, judgements)
@@ -159,7 +159,7 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
             of_sums = of_sums or is_sum
             sizes[each.exploratory] |= set() if is_sum else {each.evidence.tests}
     launching, staging = (
-        _listed([each for each in Quantity if each.traits.decides is decides])
+        listed([each for each in Quantity if each.traits.decides is decides])
         for decides in (Decides.LAUNCHING, Decides.STAGING)
     )
     uncorrected = rules.correction is Correction.NONE
@@ -177,12 +177,6 @@ def family_facts(judgements: Sequence[Judgement], rules: Rules) -> Iterator[str]
         )
     level = "" if uncorrected else ", at the corrected level (SAME: not corrected)"
     yield f"Intervals are the ones behind the verdicts{level}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Join names: `a`, `a and b`, or `a, b and c`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _tests(sizes: Collection[int]) -> str:

@@ -19,6 +19,7 @@ from bt_bench.analysis.compare.entries import (
     Pairing,
     first_named,
     metrics_in_order,
+    sides_of,
 )
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
@@ -94,14 +95,7 @@ def judge(
     warnings = [
         *partial_warnings(matchups, allow_partial=criteria.allow_partial),
         *(warning for each in matchups for warning in _comparable(each, criteria)),
-        *helper_warnings(
-            {
-                side.label: side.result.header
-                for each in matchups
-                for side in (each.base, each.other)
-                if not side.absent
-            }
-        ),
+        *helper_warnings({label: side.result.header for label, side in sides_of(matchups).items()}),
     ]
     # All are judged, since the selection must not change the families of tests.
     entries, not_paired = entries_of(matchups, criteria)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bt_bench.base.errors import UsageError
 from bt_bench.results import VariantResult
 
 
@@ -18,8 +17,6 @@ def unique_labels(
             name if names.count(name) == 1 else f"{name} ({result.run_id})"
             for name, result in zip(names, results, strict=True)
         ]
-    if len(labels) != len(results):
-        raise UsageError(f"got {len(labels)} labels for {len(results)} results")
     unique: list[str] = []
     for label in labels:
         candidate, number = label, 2

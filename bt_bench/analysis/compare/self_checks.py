@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis.compare.entries import Matchup, Side
+from bt_bench.analysis.compare.entries import Matchup, Side, sides_of
 from bt_bench.analysis.promises import missed_promises
 from bt_bench.base.errors import listed
 
@@ -16,9 +16,8 @@ def failed_self_checks(matchups: Sequence[Matchup]) -> Iterator[str]:
         matchups: the sides of all runs.
     """
     runs: dict[str, dict[str, Side]] = {}
-    for side in (side for each in matchups for side in (each.base, each.other)):
-        if not side.absent:
-            runs.setdefault(side.result.header.run_id, {})[side.label] = side
+    for label, side in sides_of(matchups).items():
+        runs.setdefault(side.result.header.run_id, {})[label] = side
     for sides in runs.values():
         # A run has one calibration, for all its variants.
         calibrations = (side.result.header.calibration for side in sides.values())

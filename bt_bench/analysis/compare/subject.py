@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.compare.comparability import machine_text
-from bt_bench.analysis.compare.entries import Matchup
+from bt_bench.analysis.compare.entries import Matchup, sides_of
 from bt_bench.base.errors import counted, listed
 
 
@@ -20,8 +20,7 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
     Returns:
         The clause, without a full stop; empty if there is no result.
     """
-    both = [side for each in matchups for side in (each.base, each.other) if not side.absent]
-    sides = [*{side.label: side for side in both}.values()]
+    sides = sides_of(matchups).values()
     if not sides:
         return ""
     headers = [side.result.header for side in sides]

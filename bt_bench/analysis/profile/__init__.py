@@ -8,15 +8,14 @@ from bt_bench.analysis.profile.counters import (
     PCIE,
     CounterChange,
     CounterRow,
-    StallShare,
     counter_changes,
     counter_rows,
     stall_shares,
     times_required,
     total,
 )
-from bt_bench.analysis.profile.host_calls import HostChange, host_changes
-from bt_bench.analysis.profile.reading import Reading, condensed, read_step
+from bt_bench.analysis.profile.host_calls import host_changes
+from bt_bench.analysis.profile.reading import condensed, read_step
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.same_step import (
     other_speed,
@@ -24,7 +23,7 @@ from bt_bench.analysis.profile.same_step import (
     refuse_another_plan,
     refuse_another_step,
 )
-from bt_bench.analysis.profile.step_changes import StepChange, StepChangeKind, step_changes
+from bt_bench.analysis.profile.step_changes import StepChange, step_changes
 from bt_bench.analysis.profile.timeline import Explained, explain
 
 __all__ = [
@@ -34,12 +33,8 @@ __all__ = [
     "CounterChange",
     "CounterRow",
     "Explained",
-    "HostChange",
     "Lane",
-    "Reading",
-    "StallShare",
     "StepChange",
-    "StepChangeKind",
     "TimelineRow",
     "What",
     "condensed",

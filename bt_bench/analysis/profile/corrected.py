@@ -19,12 +19,11 @@ LOW, HIGH = 10.0, 90.0
 
 @dataclass(frozen=True)
 class _Moved:
-    """An operation in all samples: as traced, and without the time that tracing added before it.
+    """An operation in all samples: its end as traced, and its times without what tracing added.
 
     `call_shift` is by how much the call that enqueued it has moved forward when it did so.
     """
 
-    traced_start: FloatArray
     traced_end: FloatArray
     start: FloatArray
     end: FloatArray
@@ -152,7 +151,7 @@ class Corrected:
             queued = last.traced_end > call_end
             start = np.maximum(start, last.end + np.where(queued, gap, np.minimum(gap, 0.0)))
         end = start + (traced_end - traced_start)
-        self._moved[place] = _Moved(traced_start, traced_end, start, end, shift)
+        self._moved[place] = _Moved(traced_end, start, end, shift)
 
     def _waited(self, start: FloatArray, end: FloatArray, shift: FloatArray) -> FloatArray:
         """Return how far the return of a call moves that may have waited for the device.

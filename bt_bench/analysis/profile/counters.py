@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bt_bench.analysis.code.kernels import numbered
 from bt_bench.analysis.profile.same_step import refuse_another_step
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.base import format_number
@@ -109,15 +109,8 @@ class StallShare:
 
 def counter_rows(variant: VariantCounters) -> list[CounterRow]:
     """Return the kernels of a variant's step in the order of their launches."""
-    counts = Counts(kernel.name for kernel in variant.kernels)
-    seen: Counts[str] = Counts()
-    rows = []
-    for kernel in variant.kernels:
-        seen[kernel.name] += 1
-        several = counts[kernel.name] > 1
-        label = f"{kernel.name} #{seen[kernel.name]}" if several else kernel.name
-        rows.append(CounterRow(label, kernel))
-    return rows
+    labels = numbered([kernel.name for kernel in variant.kernels])
+    return list(map(CounterRow, labels, variant.kernels))
 
 
 def total(rows: Sequence[CounterRow], counters: Sequence[Counter]) -> float | None:
