@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.judgements import judgement
 
 from bt_bench.analysis.deciding import (
     DEFAULT_FAIL_ON,
     Contest,
     Correction,
-    Decision,
     Rules,
     decide,
     exit_code,
@@ -34,7 +34,6 @@ from bt_bench.analysis.verdicts import (
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import FailOn
 from bt_bench.results import Direction
-from bt_bench.suites.block_tables import operations as ops
 
 MARGIN = Margin(configured=0.02, floor=0.0)
 
@@ -204,22 +203,7 @@ def test_no_contest_no_decision() -> None:
 
 def judged(*found: Verdict) -> Judged:
     judgements = [
-        Judgement(
-            operation=ops.STEP,
-            case=f"case{index}",
-            metric="host_us",
-            unit="us",
-            base="a",
-            other="b",
-            base_value=None,
-            other_value=None,
-            ratio=None,
-            low=None,
-            high=None,
-            verdict=verdict,
-            cause=Cause.EXACT,
-            detail="",
-        )
+        judgement(case=f"case{index}", verdict=verdict, cause=Cause.EXACT)
         for index, verdict in enumerate(found)
     ]
     return Judged("", "a", ("b",), tuple(judgements), ())
@@ -262,16 +246,6 @@ def test_exit_codes_are_asked_for() -> None:
 def test_rules_that_make_no_sense(changes: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Rules(**changes)
-
-
-def test_decisions_are_in_order() -> None:
-    changes = [contest(percent) for percent in (5.0, 0.0, -5.0)]
-    decisions: list[Decision] = decide(changes, Correction.BH, 0.01)
-    assert [decision.verdict for decision in decisions] == [
-        Verdict.SLOWER,
-        Verdict.SAME,
-        Verdict.FASTER,
-    ]
 
 
 def test_an_empty_comparison_compared_nothing() -> None:
@@ -320,20 +294,11 @@ def measured(metric: str, old: float | None, new: float | None, **fields: object
     missing = old is None or new is None
     verdict = (Verdict.MISSING, Cause.NO_METRIC) if missing else (Verdict.SAME, Cause.WITHIN_MARGIN)
     defaults: dict[str, object] = {
-        "operation": ops.STEP,
-        "case": "a",
-        "metric": metric,
-        "unit": "us",
-        "base": "fused@old",
-        "other": "fused@new",
-        "base_value": old,
-        "other_value": new,
-        **dict.fromkeys(["ratio", "low", "high"]),
-        "verdict": verdict[0],
-        "cause": verdict[1],
-        "detail": "",
+        **{"case": "a", "metric": metric, "base_value": old, "other_value": new},
+        **{"base": "fused@old", "other": "fused@new"},
+        **{"verdict": verdict[0], "cause": verdict[1]},
     }
-    return Judgement(**(defaults | fields))  # type: ignore[arg-type]
+    return judgement(**(defaults | fields))
 
 
 def test_a_launch_path_that_the_base_has_not_is_a_fact_and_no_verdict() -> None:

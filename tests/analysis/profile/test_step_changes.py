@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
@@ -40,27 +42,8 @@ def explained(*parts, first_us=0.0):
         spread = us - scatter, us + scatter
         rows.append(TimelineRow(lane, what, name, at, at + us, *spread, launched_by=launched_by))
         at += us
-    return Explained(
-        name="fused",
-        step_us=at,
-        step_low_us=at,
-        step_high_us=at,
-        host_us=at,
-        predicted_us=at,
-        error_us=None,
-        rows=tuple(rows),
-        launches=0,
-        launch_us=0,
-        other_calls_us=0,
-        code_us=0,
-        latency_us=None,
-        busy_us=0,
-        hidden_us=0,
-        left_us=0,
-        tail_us=0,
-        added_us=0,
-        floor_us=0,
-    )
+    others = dict.fromkeys((field.name for field in fields(Explained)), None)
+    return Explained(**others | {"rows": tuple(rows)})
 
 
 def changes(before, after):

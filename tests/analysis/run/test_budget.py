@@ -14,6 +14,7 @@ from bt_bench.analysis.run.budget import (
     budgets,
 )
 from bt_bench.results.run.calibration import Calibration
+from bt_bench.results.run.case import CaseResult
 from bt_bench.results.run.nouns import LaunchPath, Method, Quantity, Series
 from bt_bench.results.run.series import series_of
 
@@ -46,8 +47,14 @@ def _calibration() -> Calibration:
     )
 
 
+def _found(case: CaseResult, launch_path: LaunchPath = LaunchPath.JIT) -> Budget:
+    found = budget(case, launch_path, _calibration())
+    assert found is not None
+    return found
+
+
 def test_launches_by_python() -> None:
-    found = budget(make_case(samples=EAGER, launches=TWO), LaunchPath.JIT, _calibration())
+    found = _found(make_case(samples=EAGER, launches=TWO))
     assert found == Budget(
         LaunchPath.JIT,
         step_us=50.0,
@@ -66,8 +73,7 @@ def test_launches_by_python() -> None:
 def test_other_launches_from_python_leave_the_same_device_work(path: LaunchPath) -> None:
     taken = {_path(Quantity.STEP_US, path): [[40.0]], _path(Quantity.HOST_US, path): [[26.0]]}
     case = make_case(samples=EAGER | taken, launches=TWO)
-    found = budget(case, path, _calibration())
-    assert found is not None
+    found = _found(case, path)
     assert (found.step_us, found.host_us, found.device_left_us) == (40.0, 26.0, 4.0)
     assert [each.launch_path for each in budgets(case, _calibration())] == [
         LaunchPath.JIT,
@@ -81,8 +87,7 @@ def test_a_graph_leaves_all_of_its_work() -> None:
         _path(Quantity.HOST_US, LaunchPath.GRAPH): [[6.0]],
         SLOPE: [[8.0]],
     }
-    found = budget(make_case(samples=samples), LaunchPath.GRAPH, _calibration())
-    assert found is not None
+    found = _found(make_case(samples=samples), LaunchPath.GRAPH)
     assert found.device_left_us == 8.0
     assert found.latency_us == pytest.approx(5.0)
     assert found.residual_us == pytest.approx(1.0)
@@ -91,10 +96,7 @@ def test_a_graph_leaves_all_of_its_work() -> None:
 
 def test_without_launches_there_is_the_synchronize_alone() -> None:
     samples = {Quantity.STEP_US: [[5.0]], Quantity.HOST_US: [[2.0]]}
-    found = budget(
-        make_case(samples=samples, launches=make_launches([])), LaunchPath.JIT, _calibration()
-    )
-    assert found is not None
+    found = _found(make_case(samples=samples, launches=make_launches([])))
     assert (found.device_left_us, found.latency_us) == (0.0, 2.5)
     assert found.residual_us == pytest.approx(0.5)
 
@@ -106,8 +108,7 @@ def test_means_over_the_steps_of_a_window_add_up() -> None:
         Quantity.LAST_US: [[0.0, 4.0]],
     }
     case = make_case(samples=samples, num_steps=2, launches=make_launches([], ["gather"]))
-    found = budget(case, LaunchPath.JIT, _calibration())
-    assert found is not None
+    found = _found(case)
     assert (found.step_us, found.host_us, found.device_left_us) == (30.5, 22.0, 2.0)
     assert found.latency_us == pytest.approx((2.5 + 8.5) / 2)
     assert found.residual_us == pytest.approx(1.0)

@@ -31,12 +31,13 @@ def test_tails_of_t_far_out(value: float, degrees: int) -> None:
     assert t_tail(-value, degrees) == pytest.approx(1 - expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 5, 19, 200])
-@pytest.mark.parametrize("probability", [0.01, 0.5, 0.9, 0.975, 0.99995])
+@pytest.mark.parametrize("degrees", [1, 2, 3, 5, 7, 10, 19, 30, 200, 100_000])
+@pytest.mark.parametrize("probability", [0.01, 0.5, 0.9, 0.975, 0.9995, 0.99995])
 def test_quantile_and_tail_of_t_are_inverse(probability: float, degrees: int) -> None:
     quantile = t_quantile(probability, degrees)
     assert quantile == pytest.approx(scipy_stats.t.ppf(probability, degrees))
     assert t_tail(quantile, degrees) == pytest.approx(1 - probability, rel=1e-6)
+    assert t_quantile(1 - probability, degrees) == pytest.approx(-quantile)
 
 
 @given(VALUES, st.floats(-200, 200))
@@ -106,16 +107,9 @@ def test_below_three_values_there_is_no_estimate(values: list[float]) -> None:
 
 def test_an_estimate_without_error_is_certain() -> None:
     estimate = Estimate(1.0, 0.0, 5, 6)
-    assert (estimate.tail_above(0.5), estimate.tail_above(1.0), estimate.tail_above(2.0)) == (
-        0.0,
-        1.0,
-        1.0,
-    )
-    assert (estimate.tail_below(0.5), estimate.tail_below(1.0), estimate.tail_below(2.0)) == (
-        1.0,
-        1.0,
-        0.0,
-    )
+    bounds = (0.5, 1.0, 2.0)
+    assert [estimate.tail_above(bound) for bound in bounds] == [0.0, 1.0, 1.0]
+    assert [estimate.tail_below(bound) for bound in bounds] == [1.0, 1.0, 0.0]
 
 
 @given(st.integers(0, 300), st.integers(1, 300), st.sampled_from([0.9, 0.95, 0.99]))
@@ -152,7 +146,7 @@ def test_geometric_mean_of_one_has_no_interval() -> None:
     assert geometric_mean([1.25]).interval is None
 
 
-@pytest.mark.parametrize("ratios", [[], [1.0, 0.0], [-1.0], [math.nan]])
+@pytest.mark.parametrize("ratios", [[], [1.0, 0.0], [-1.0], [1.0, math.nan], [1.0, math.inf]])
 def test_geometric_mean_needs_positive_ratios(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match="expected at least one ratio"):
         geometric_mean(ratios)
@@ -175,6 +169,3 @@ def test_ratios_beyond_what_a_number_holds() -> None:
     assert mean.interval is not None
     assert (mean.ratio, mean.interval.low) == (pytest.approx(1.0), 0.0)
     assert mean.interval.high == ratio_of(LARGEST_LOG)
-    for bad in (math.nan, math.inf, -1.0):
-        with pytest.raises(ValueError, match="expected at least one ratio"):
-            geometric_mean([1.0, bad])

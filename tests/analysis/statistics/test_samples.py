@@ -81,13 +81,6 @@ def test_ranks_of_the_usual_tables(count: int, rank: int | None) -> None:
     assert (None if interval is None else interval.low) == rank
 
 
-def test_interval_holds_the_median_about_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(0)
-    intervals = [median_interval(generator.exponential(size=30)) for _ in range(2000)]
-    hits = [i is not None and i.low <= math.log(2) <= i.high for i in intervals]
-    assert np.mean(hits) == pytest.approx(0.957, abs=0.015)
-
-
 def test_interval_of_many_samples() -> None:
     interval = median_interval(np.arange(100_000, dtype=np.float64))
     assert interval is not None
@@ -135,29 +128,6 @@ def test_nothing_measured_has_no_medians() -> None:
 
 
 # Student's t
-
-
-@pytest.mark.parametrize(
-    ("degrees", "quantiles"),
-    [  # at 0.9, 0.95, 0.975, 0.995 and 0.9995, as tables have them
-        (1, (3.078, 6.314, 12.706, 63.657, 636.62)),
-        (2, (1.886, 2.920, 4.303, 9.925, 31.599)),
-        (3, (1.638, 2.353, 3.182, 5.841, 12.924)),
-        (7, (1.415, 1.895, 2.365, 3.499, 5.408)),
-        (10, (1.372, 1.812, 2.228, 3.169, 4.587)),
-        (30, (1.310, 1.697, 2.042, 2.750, 3.646)),
-        (120, (1.289, 1.658, 1.980, 2.617, 3.373)),
-    ],
-)
-def test_quantiles_of_the_usual_tables_of_t(degrees: int, quantiles: tuple[float, ...]) -> None:
-    for probability, expected in zip((0.9, 0.95, 0.975, 0.995, 0.9995), quantiles, strict=True):
-        assert t_quantile(probability, degrees) == pytest.approx(expected, abs=6e-4, rel=1e-5)
-        assert t_quantile(1 - probability, degrees) == -t_quantile(probability, degrees)
-
-
-def test_t_of_many_degrees_is_normal() -> None:
-    assert t_quantile(0.975, 100_000) == pytest.approx(1.95996, abs=1e-4)
-    assert t_quantile(0.5, 4) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(("probability", "degrees"), [(0.0, 3), (1.0, 3), (0.9, 0)])
