@@ -58,7 +58,10 @@ def judge_static(
     refuse_differences(base, head, base_label, head_label)
     judgements: list[Judgement] = []
     for name in _names(base, head):
-        judgements += _judged_variant(_sides(base, head, name, base_label, head_label))
+        nothing = VariantCensus(name=name, host_code="0" * 16, operations=[], kernels=[])
+        both = base.variant(name) or nothing, head.variant(name) or nothing
+        sides = _Sides(*both, f"{name}@{base_label}", f"{name}@{head_label}")
+        judgements += _judged_variant(sides)
     if all(judgement.verdict is Verdict.MISSING for judgement in judgements):
         raise NotComparableError(
             f"{base_label} and {head_label} have no variant, operation and case in common: "
@@ -143,18 +146,6 @@ def _differences(what: str, base: Mapping[str, str], head: Mapping[str, str]) ->
 
 def _names(base: StaticCensus, head: StaticCensus) -> list[str]:
     return list(dict.fromkeys(variant.name for variant in (*base.variants, *head.variants)))
-
-
-def _sides(
-    base: StaticCensus, head: StaticCensus, name: str, base_label: str, head_label: str
-) -> _Sides:
-    nothing = VariantCensus(name=name, host_code="0" * 16, operations=[], kernels=[])
-    return _Sides(
-        base.variant(name) or nothing,
-        head.variant(name) or nothing,
-        f"{name}@{base_label}",
-        f"{name}@{head_label}",
-    )
 
 
 def _places(variant: VariantCensus) -> dict[_Place, _PerTarget]:

@@ -175,17 +175,14 @@ def _cold(calibration: Calibration) -> Promise:
 
 
 def _profiled(calibration: Calibration) -> Promise:
-    name, promise = (
-        "profiled",
-        f"a launch costs the same after profiling, ± {MOST_PROFILED_US:g} µs",
-    )
+    promise = f"a launch costs the same after profiling, ± {MOST_PROFILED_US:g} µs"
     before = calibration.samples("replay")
     after = calibration.samples("replay_profiled")
     if not before or not after:
-        return Promise(name, promise, _NOT_MEASURED, False)
+        return Promise("profiled", promise, _NOT_MEASURED, False)
     times_us = median(before), median(after)
     return Promise(
-        name,
+        "profiled",
         promise,
         f"{format_number(times_us[1])} µs, before it {format_number(times_us[0])} µs",
         abs(times_us[1] - times_us[0]) <= MOST_PROFILED_US,

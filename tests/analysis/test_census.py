@@ -53,10 +53,8 @@ def test_comments_change_nothing(censuses):
     assert equal_host_code(base, head, "fused")
     assert len(equal_everywhere(base, head)) == 4
     assert judged.facts[1] == "fused: the Python code is equal, the binaries are equal."
-    assert (judged.judgements[0].base, judged.judgements[0].other) == (
-        "fused@main",
-        "fused@worktree",
-    )
+    first = judged.judgements[0]
+    assert (first.base, first.other) == ("fused@main", "fused@worktree")
 
 
 def test_another_constant_is_another_binary_but_no_verdict(censuses):

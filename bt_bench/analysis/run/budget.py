@@ -112,12 +112,8 @@ def _device_left(case: CaseResult, launch_path: LaunchPath) -> FloatArray | None
         return _first(case, Quantity.LAST_US, launch_path)
     # The host has enqueued the whole graph before its first kernel runs.
     span = step_medians_of(case, series_of(Quantity.SPAN_US, launch_path=launch_path))
-    return _graph_slope(case) if span is None else span
-
-
-def _graph_slope(case: CaseResult) -> FloatArray | None:
-    series = series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE)
-    return step_medians_of(case, series)
+    slope = series_of(Quantity.GPU_US, launch_path=launch_path, method=Method.GRAPH_SLOPE)
+    return step_medians_of(case, slope) if span is None else span
 
 
 def _first(case: CaseResult, quantity: Quantity, launch_path: LaunchPath) -> FloatArray | None:

@@ -18,21 +18,9 @@ from bt_bench.results.run.plan import Plan
 from bt_bench.results.run.result import Environment, VariantResult
 
 
-def warnings(
-    base: VariantResult,
-    other: VariantResult,
-    *,
-    ignore_device: bool = False,
-    ignore_helpers: bool = False,
-    ignore_plan: bool = False,
-) -> list[str]:
-    return refuse_differences(
-        Labelled("a", base),
-        Labelled("b", other),
-        ignore_device=ignore_device,
-        ignore_helpers=ignore_helpers,
-        ignore_plan=ignore_plan,
-    )
+def warnings(base: VariantResult, other: VariantResult, **ignored: bool) -> list[str]:
+    options = {"ignore_device": False, "ignore_helpers": False, "ignore_plan": False}
+    return refuse_differences(Labelled("a", base), Labelled("b", other), **options | ignored)
 
 
 @pytest.mark.parametrize(
