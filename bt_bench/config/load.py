@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from bt_bench.base.errors import UsageError, names_hint, shown
-from bt_bench.config.dump import dump_config
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import axes_to_append, case_name, check_name_template
 from bt_bench.config.overrides import override_parameters, override_plan, read_overrides
@@ -26,7 +25,7 @@ from bt_bench.config.sources import read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.told import ToldCase, as_written
 from bt_bench.config.validation import Vocabulary, validate
-from bt_bench.config.yaml import Located, parse_yaml
+from bt_bench.config.yaml import Located, parse_yaml, refuse
 from bt_bench.protocol import (
     Operation,
     Suite,
@@ -40,8 +39,6 @@ from bt_bench.protocol import (
     running,
     runs_here,
 )
-
-__all__ = ["dump_config", "load_config"]
 
 ItemT = TypeVar("ItemT")
 
@@ -115,10 +112,7 @@ def _suite_in(root: Located, folder: Path, problems: Problems) -> SuiteRef | Non
         return None
     located = entry.located
     if not isinstance(located.value, str) or not located.value:
-        problems.add(
-            located.place,
-            f"suite is {shown(located.plain())}; expected a name, or the folder of a suite",
-        )
+        refuse(located, "suite", "a name, or the folder of a suite", problems)
         problems.raise_if_any()  # no parameter can be checked without it
     try:
         return find_suite(str(located.value), folder, where="suite")
@@ -183,16 +177,16 @@ def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, A
     for template in document.cases:
         check_name_template(template, document.vocabulary, problems)
     named: dict[str, Place] = {}
-    appended = {id(case): axes_to_append(case, document.vocabulary) for case in document.cases}
-    at = {id(case): index for index, case in enumerate(document.cases)}
-    expanded = (
-        (
-            at[id(case.template)],
-            _case(case, appended[id(case.template)], document.vocabulary, folder, named, problems),
-        )
-        for case in expand(document, problems)
-    )
-    cases = [(index, case) for index, case in expanded if case is not None]
+    of_template = {
+        id(case): (index, axes_to_append(case, document.vocabulary))
+        for index, case in enumerate(document.cases)
+    }
+    cases = []
+    for expanded in expand(document, problems):
+        index, appended = of_template[id(expanded.template)]
+        case = _case(expanded, appended, document.vocabulary, folder, named, problems)
+        if case is not None:
+            cases.append((index, case))
     return cases, problems.found
 
 
@@ -302,12 +296,8 @@ def _check_buildable(
         problems.add(
             place,
             f"case {name!r}: a variant needs {_binary_size(needed)} of memory; expected at most "
-            f"{_binary_size(MAX_BYTES_OF_VARIANT)}; {_memory_advice(parameters)}",
+            f"{_binary_size(MAX_BYTES_OF_VARIANT)}; {suite.memory_advice}",
         )
-
-
-def _memory_advice(parameters: WorkloadParameters) -> str:
-    return load_suite(ref_of(type(parameters))).memory_advice
 
 
 def _binary_size(num_bytes: int) -> str:

@@ -36,10 +36,10 @@ def planned_variants(folder: Path, found: Collection[str] = ()) -> tuple[str, ..
         raise UsageError(f"{path} is not a regular file; expected the config of the run")
     text = read_config(path).text
     parts = _VARIANTS.findall(text if text.endswith("\n") else f"{text}\n")
-    names = _names(parts[0], path, Problems()) if len(parts) == 1 else None
+    names = _parsed(parts[0], path, Problems()).get("variants") if len(parts) == 1 else None
     if not isinstance(names, list) or not set(found) <= {str(name) for name in names}:
         problems = Problems()
-        names = _names(text, path, problems)
+        names = _parsed(text, path, problems).get("variants")
         problems.raise_if_any()
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(
@@ -85,14 +85,12 @@ def planned_folders(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 def _top(folder: Path) -> dict[str, object]:
     """Return a run's config as plain values."""
     path, problems = folder / CONFIG_NAME, Problems()
-    root = parse_yaml(read_config(path).text, str(path), problems)
+    top = _parsed(read_config(path).text, path, problems)
     problems.raise_if_any()
-    top = root.plain() if root is not None else None
-    return top if isinstance(top, dict) else {}
+    return top
 
 
-def _names(text: str, path: Path, problems: Problems) -> object:
-    """Return the value of `variants`; `None` if there is none."""
+def _parsed(text: str, path: Path, problems: Problems) -> dict[str, object]:
     root = parse_yaml(text, str(path), problems)
     top = root.plain() if root is not None else None
-    return top.get("variants") if isinstance(top, dict) else None
+    return top if isinstance(top, dict) else {}

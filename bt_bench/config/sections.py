@@ -10,7 +10,7 @@ from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.spec import GateSpec
 from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
-from bt_bench.config.yaml import Entry, Located
+from bt_bench.config.yaml import Entry, Located, refuse
 from bt_bench.protocol import Operation, Suite
 from bt_bench.results import Plan
 from bt_bench.variants import default_variants
@@ -88,11 +88,7 @@ def read_general(root: Located, default_name: str, suite: Suite, problems: Probl
     """Read everything but the cases; invalid parts are reported and left out."""
     place = root.place
     if not isinstance(root.value, dict):
-        problems.add(
-            place,
-            f"the config is {shown(root.plain())}; expected a mapping with the keys "
-            f"{', '.join(TOP_KEYS)}",
-        )
+        refuse(root, "the config", f"a mapping with the keys {', '.join(TOP_KEYS)}", problems)
         return General(place, default_name, "", [], [], {}, {}, [])
     top = root.value
     for key, entry in top.items():
@@ -116,10 +112,11 @@ def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> 
         return Document(root.place, vocabulary, {}, [])  # which `read_general` refuses
     top = root.value
     cases = _cases(top, root.place, vocabulary, problems)
+    defaults = _mapping(top, "defaults", "parameters", problems)
     return Document(
         place=root.place,
         vocabulary=vocabulary,
-        defaults=_defaults(top, vocabulary, problems),
+        defaults=_parameters(defaults, (), vocabulary, problems),
         cases=[case for case in cases if case is not None],
         all_cases=None not in cases,
     )
@@ -171,7 +168,7 @@ def _text(top: Entries, key: str, default: str, problems: Problems) -> str:
     if isinstance(located.value, str):
         return located.value
     advice = "; put it in quotes" if isinstance(located.value, int | float) else ""
-    problems.add(located.place, f"{key} is {shown(located.plain())}; expected text{advice}")
+    refuse(located, key, f"text{advice}", problems)
     return default
 
 
@@ -190,11 +187,8 @@ def _names(top: Entries, key: str, default: Iterable[str], problems: Problems) -
         return list(default)
     located = top[key].located
     if not isinstance(located.value, list) or not located.value:
-        problems.add(
-            located.place,
-            f"{key} is {shown(located.plain())}; expected a list of one or more names, or leave "
-            f"{key!r} out for {', '.join(default)}",
-        )
+        instead = f"or leave {key!r} out for {', '.join(default)}"
+        refuse(located, key, f"a list of one or more names, {instead}", problems)
         return []
     names: dict[str, None] = {}
     for item in located.value:
@@ -241,15 +235,8 @@ def _mapping(top: Entries, key: str, of_what: str, problems: Problems) -> Entrie
     located = top[key].located
     if isinstance(located.value, dict):
         return located.value
-    problems.add(
-        located.place, f"{key} is {shown(located.plain())}; expected a mapping of {of_what}"
-    )
+    refuse(located, key, f"a mapping of {of_what}", problems)
     return {}
-
-
-def _defaults(top: Entries, vocabulary: Vocabulary, problems: Problems) -> Entries:
-    mapping = _mapping(top, "defaults", "parameters", problems)
-    return _parameters(mapping, (), vocabulary, problems)
 
 
 def _parameters(
@@ -261,8 +248,7 @@ def _parameters(
         if key in other_keys:
             continue
         if not vocabulary.is_parameter(key):
-            message = unknown_parameter(key, vocabulary, other_keys)
-            problems.add(entry.key_place, message)
+            problems.add(entry.key_place, unknown_parameter(key, vocabulary, other_keys))
             continue
         for leaf, leaf_entry in vocabulary.flatten(key, entry, problems):
             if leaf in found:
@@ -288,20 +274,14 @@ def _cases(
         return []
     located = top["cases"].located
     if not isinstance(located.value, list) or not located.value:
-        problems.add(
-            located.place,
-            f"cases is {shown(located.plain())}; expected a list of one or more cases",
-        )
+        refuse(located, "cases", "a list of one or more cases", problems)
         return []
     return [_case(item, vocabulary, problems) for item in located.value]
 
 
 def _case(item: Located, vocabulary: Vocabulary, problems: Problems) -> CaseTemplate | None:
     if not isinstance(item.value, dict):
-        problems.add(
-            item.place,
-            f"case is {shown(item.plain())}; expected a mapping with a name and parameters",
-        )
+        refuse(item, "case", "a mapping with a name and parameters", problems)
         return None
     mapping = item.value
     fixed = _parameters(mapping, CASE_KEYS, vocabulary, problems)
@@ -333,10 +313,7 @@ def margin_of(mapping: Entries, problems: Problems) -> float | None:
     value = located.value
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 100:
         return float(value)
-    problems.add(
-        located.place,
-        f"margin_percent is {shown(located.plain())}; expected a number above 0 and up to 100",
-    )
+    refuse(located, "margin_percent", "a number above 0 and up to 100", problems)
     return None
 
 
@@ -350,10 +327,7 @@ def _axes(
         if not vocabulary.is_parameter(key):
             problems.add(entry.key_place, unknown_parameter(key, vocabulary))
         elif not isinstance(values, list):
-            problems.add(
-                entry.located.place,
-                f"axis {key!r} is {shown(entry.located.plain())}; expected a list of values",
-            )
+            refuse(entry.located, f"axis {key!r}", "a list of values", problems)
         elif not values:
             problems.add(
                 entry.located.place,

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, SerializeAsAny
 
+from bt_bench.base.names import FailOn
 from bt_bench.protocol import Operation, SuiteRef, WorkloadParameters
 from bt_bench.results import Noun, Plan
-
-
-class FailingVerdict(StrEnum):
-    """Verdicts that can fail a gate."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-    INCONCLUSIVE = "inconclusive"
-    MISSING = "missing"
-    INVALID = "invalid"
-
 
 Share = Annotated[float, Field(gt=0, le=100)]
 
@@ -53,7 +42,7 @@ class GateSpec(Noun):
     alpha: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
         default=None, description="probability of any false verdict in a gate"
     )
-    fail_on: list[FailingVerdict] = Field(default=[], description="verdicts that fail a gate")
+    fail_on: list[FailOn] = Field(default=[], description="verdicts that fail a gate")
     looks: list[Annotated[int, Field(ge=3, le=1000)]] = Field(
         default=[],
         description="process-rounds after which verdicts are looked for, rising",

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.base.errors import UsageError, listed, names_hint, shown
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.yaml import Entry, Located
+from bt_bench.config.yaml import Entry, Located, refuse
 from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -113,11 +113,7 @@ class Vocabulary:
             return
         value = entry.located.value
         if not isinstance(value, dict):
-            problems.add(
-                entry.located.place,
-                f"{key} is {shown(entry.located.plain())}; expected a mapping of "
-                f"{', '.join(parts)}",
-            )
+            refuse(entry.located, key, f"a mapping of {', '.join(parts)}", problems)
             return
         for part, sub_entry in value.items():
             if part in parts:
@@ -198,7 +194,7 @@ def _report(
             value = located.plain()
             advice = "" if is_list(leaves(model)[leaf]) else _advice(value)
             advice = advice or _memory_for(model, leaf, value, entries)
-            problems.add(located.place, f"{name} is {shown(value)}; expected {expected}{advice}")
+            refuse(located, name, f"{expected}{advice}", problems)
 
 
 def _leaf_of(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:

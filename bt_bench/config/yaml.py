@@ -55,6 +55,11 @@ class Entry:
     key_place: Place
 
 
+def refuse(located: Located, name: str, expected: str, problems: Problems) -> None:
+    """Report a value that is not as expected."""
+    problems.add(located.place, f"{name} is {shown(located.plain())}; expected {expected}")
+
+
 def parse_yaml(text: str, source: str, problems: Problems) -> Located | None:
     """Parse a document; return `None` if it is empty.
 
