@@ -180,21 +180,16 @@ def test_spread_of_what_was_measured_apart_is_the_shift_or_what_noise_could_do()
     assert APART.spread(Estimate(-0.05, 0.001, 15, 16)) == pytest.approx(math.expm1(0.05))
 
 
-def test_short_times_have_a_floor() -> None:
-    (finding,) = look(make_rounds(20, {HOST: (1.0, 1.02, 1.0)}))
+@pytest.mark.parametrize(
+    ("way", "base", "head", "floor_us"),
+    [(PAIRED, 1.0, 1.02, PAIRED_FLOOR_US), (APART, 2.0, 2.1, Quantity.GPU_US.traits.floor_us)],
+    ids=["paired", "apart"],
+)
+def test_short_times_have_a_floor(way: Way, base: float, head: float, floor_us: float) -> None:
+    (finding,) = look(make_rounds(20, {HOST: (base, head, base)}), way=way)
     assert finding.evidence is not None
     assert finding.evidence.margin.binds == "floor"
-    assert finding.evidence.margin.floor == pytest.approx(PAIRED_FLOOR_US, rel=0.01)
-    assert finding.verdict is Verdict.SAME
-
-
-def test_short_times_measured_apart_have_the_floor_of_their_metric() -> None:
-    (finding,) = look(make_rounds(20, {HOST: (2.0, 2.1, 2.0)}), way=APART)
-    assert finding.evidence is not None
-    assert finding.evidence.margin.binds == "floor"
-    assert finding.evidence.margin.floor == pytest.approx(
-        Quantity.GPU_US.traits.floor_us / 2.0, rel=0.01
-    )
+    assert finding.evidence.margin.floor == pytest.approx(floor_us / base, rel=0.01)
     assert finding.verdict is Verdict.SAME
     assert not finding.is_open
 

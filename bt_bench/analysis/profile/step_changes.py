@@ -105,14 +105,10 @@ class _Rows:
     def __init__(self, rows: Sequence[TimelineRow]) -> None:
         self.rows = rows
         self.places = [place for place, row in enumerate(rows) if row.what is not What.CODE]
-        self._launched: dict[int, str] = {}
+        self.launched: dict[int, str] = {}  # by place of a launch, the first operation of it
         for row in rows:
             if row.launched_by is not None:
-                self._launched.setdefault(row.launched_by, row.name)
-
-    def launched(self, place: int) -> str | None:
-        """Return the operation that a row enqueued."""
-        return self._launched.get(place)
+                self.launched.setdefault(row.launched_by, row.name)
 
     def key(self, place: int) -> _Key:
         """Return the key that is equal in matching rows."""
@@ -121,7 +117,7 @@ class _Rows:
 
     def narrow_key(self, place: int) -> _Key:
         """Return the key with the launched operation."""
-        return *self.key(place), self.launched(place)
+        return *self.key(place), self.launched.get(place)
 
     def code(self, start: int, stop: int) -> TimelineRow | None:
         """Merge the host's own code between two places into one row.
@@ -169,14 +165,14 @@ def _of_rows(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepCha
     kept, taken = {place for place, _ in pairs}, {place for _, place in pairs}
     for place in old.places:
         if place not in kept:
-            yield StepChange(StepChangeKind.GONE, old.rows[place], None, old.launched(place))
+            yield StepChange(StepChangeKind.GONE, old.rows[place], None, old.launched.get(place))
     for place in new.places:
         if place not in taken:
-            yield StepChange(StepChangeKind.NEW, None, new.rows[place], new.launched(place))
+            yield StepChange(StepChangeKind.NEW, None, new.rows[place], new.launched.get(place))
     for left, right in pairs:
         before, after = old.rows[left], new.rows[right]
         if _differ(before, after):
-            yield StepChange(_kind(before, after), before, after, new.launched(right))
+            yield StepChange(_kind(before, after), before, after, new.launched.get(right))
 
 
 def _of_code(old: _Rows, new: _Rows, pairs: Sequence[_Pair]) -> Iterator[StepChange]:
@@ -195,7 +191,7 @@ def _said(rows: _Rows, place: int) -> str | None:
     if place >= len(rows.rows):
         return None
     row = rows.rows[place]
-    return "the return" if row.what is What.WAIT else rows.launched(place) or row.name
+    return "the return" if row.what is What.WAIT else rows.launched.get(place) or row.name
 
 
 def _differ(before: TimelineRow | None, after: TimelineRow | None) -> bool:
