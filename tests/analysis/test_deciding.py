@@ -121,8 +121,6 @@ def test_what_is_systematic_widens_the_interval_and_not_the_margin(
         decide([Contest(contest(4.0).estimate, MARGIN, each)], Correction.HOLM, 0.01)[0].evidence
         for each in (NO_SYSTEMATIC, systematic)
     )
-    assert plain is not None
-    assert wider is not None
     assert plain.log_low - wider.log_low == pytest.approx(below)
     assert wider.log_high - plain.log_high == pytest.approx(above)
     assert math.log1p(wider.needed) == pytest.approx(math.log1p(0.02) + below)
@@ -141,7 +139,6 @@ def test_noise_is_inconclusive_with_the_slowdown_that_would_have_been_found() ->
         noisy = Contest(Estimate(0.3, error, 7, 8), MARGIN, systematic)
         (decision,) = decide([noisy], Correction.HOLM, 0.01)
         assert decision.verdict is Verdict.INCONCLUSIVE
-        assert decision.evidence is not None
         found = Estimate(math.log1p(decision.evidence.detectable), error, 7, 8)
         (planted,) = decide([replace(noisy, estimate=found)], Correction.HOLM, 0.01)
         assert planted.verdict is Verdict.SLOWER
@@ -156,7 +153,6 @@ def test_every_verdict_follows_from_what_is_printed(correction: Correction) -> N
         family = [_random_contest(generator) for _ in range(int(generator.integers(1, 9)))]
         for each, decision in zip(family, decide(family, correction, 0.01), strict=True):
             evidence = decision.evidence
-            assert evidence is not None
             low, high = (math.exp(end) for end in (evidence.log_low, evidence.log_high))
             worse, better = Verdict.SLOWER, Verdict.FASTER
             if each.direction is Direction.HIGHER:
@@ -188,7 +184,6 @@ def _random_contest(generator: np.random.Generator) -> Contest:
 def test_evidence_has_the_numbers() -> None:
     decisions = decide([contest(5.0), contest(0.0)], Correction.HOLM, 0.01)
     evidence = decisions[0].evidence
-    assert evidence is not None
     assert (evidence.observations, evidence.degrees, evidence.tests) == (20, 19, 2)
     assert evidence.estimate == pytest.approx(math.log(1.05))
     bound = math.log1p(0.02)
@@ -378,7 +373,6 @@ def test_where_more_is_better_less_is_slower() -> None:
     assert verdicts == [Verdict.FASTER, Verdict.SAME, Verdict.SLOWER]
     for decision in (decisions[0], decisions[2]):
         evidence = decision.evidence
-        assert evidence is not None
         low, high = margin.logs
         assert evidence.log_low > high or evidence.log_high < low
 

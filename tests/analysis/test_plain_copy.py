@@ -23,7 +23,6 @@ def test_at_a_given_rate() -> None:
 def test_a_calibration_gives_medians() -> None:
     copies = PlainCopies(moved_bytes=[10, 20, 40], samples=[[1.0, 9.0, 2.0], [], [3.0]])
     copy = PlainCopy.measured(copies)
-    assert copy is not None
     assert copy.points == ((10, 2.0), (40, 3.0))
 
 

@@ -47,7 +47,6 @@ def test_the_slowdown_that_a_test_finds() -> None:
     rounds = make_rounds(24, dict.fromkeys((ONE, TWO), (100.0, 100.0, 100.0)), noise=0.01)
     (one, _) = judged(rounds, ONE, TWO)
     evidence = one.evidence
-    assert evidence is not None
     reach = scipy_stats.t.ppf(1 - 0.006 / 2, evidence.degrees)
     reach += scipy_stats.t.ppf(0.99, evidence.degrees)
     expected = math.expm1(math.log1p(0.015) + reach * evidence.error)
@@ -63,7 +62,6 @@ def test_it_is_found_with_99_percent() -> None:
         seed = int(generator.integers(1 << 30))
         rounds = make_rounds(24, {ONE: (100.0, 100.0, 100.0)}, noise=0.01, seed=seed)
         (equal,) = judged(rounds, ONE)
-        assert equal.evidence is not None
         for taken in rounds:
             taken.values[HEAD][ONE] *= 1 + equal.evidence.detectable  # type: ignore[index]
         found += judged(rounds, ONE)[0].verdict is Verdict.SLOWER
@@ -74,8 +72,6 @@ def test_it_is_found_with_99_percent() -> None:
 def test_forecasts() -> None:
     rounds = make_rounds(48, {ONE: (100.0, 100.0, 100.0)}, noise=0.02)
     (early,), (late,) = judged(rounds[:24], ONE), judged(rounds, ONE)
-    assert early.evidence is not None
-    assert late.evidence is not None
     late_limit = late.evidence.detectable
     assert forecast(early.evidence, 2, 0.006) == pytest.approx(late_limit, rel=0.2)
     asked = early.evidence.detectable
@@ -139,7 +135,6 @@ def test_one_noisy_figure() -> None:
 def test_how_many_rounds_would_do_is_told_where_rounds_help() -> None:
     found = power(make_rounds(24, {ONE: (100.0, 100.0, 100.0)}, noise=0.05), ONE)
     told = re.search(r"About (\d+) rounds would do, by --max-rounds (\d+), if", found.sentence)
-    assert told is not None
     assert told[1] == told[2]
     more = make_rounds(int(told[1]), {ONE: (100.0, 100.0, 100.0)}, noise=0.05)
     assert power(more, ONE).worst_share < 0.06

@@ -18,7 +18,6 @@ def _turns(rounds: int, instances: int) -> list[int]:
 def test_by_hand() -> None:
     values = np.array([[1.0, 3.0, 2.0, 6.0, 5.0, 4.0]])
     found = clustered_medians(values, [0, 0, 1, 1, 2, 2], 3)  # instances are blocks here
-    assert found is not None
     assert found.location.tolist() == [3.5]
     # Medians of clusters 2, 4 and 4.5: deviation 1.3229 / sqrt(3); twice its square less white.
     by_cluster = np.std([2.0, 4.0, 4.5], ddof=1) / np.sqrt(3)
@@ -32,7 +31,6 @@ def test_by_hand_where_what_is_subtracted_shows() -> None:
     """Long clusters that differ much: the error is larger than that of either kind of cluster."""
     clusters = [place // 8 for place in range(24)]  # instances are blocks here, too
     found = clustered_medians(np.array([[10.0 * cluster for cluster in clusters]]), clusters, 3)
-    assert found is not None
     by_cluster = 10 / np.sqrt(3)
     white = 1.4826 * 10 * np.sqrt(np.pi / 2 / 24)
     assert found.error.tolist() == pytest.approx([np.sqrt(2 * by_cluster**2 - white**2)])
@@ -42,7 +40,6 @@ def test_by_hand_where_what_is_subtracted_shows() -> None:
 def test_late_rounds_do_not_move_the_location() -> None:
     values = np.array([[1.0, 2.0, 3.0, 2.0, 1.0, 90.0]])
     found = clustered_medians(values, [0, 0, 1, 1, 2, 2], 3)
-    assert found is not None
     assert found.location.tolist() == [2.0]
 
 
@@ -54,10 +51,8 @@ def test_too_few(rounds: int, instances: int) -> None:
 def test_cases_do_not_mix() -> None:
     values = np.random.default_rng(1).normal(size=(5, 40))
     whole = clustered_medians(values, _turns(40, 8), BLOCKS)
-    assert whole is not None
     for index in range(5):
         alone = clustered_medians(values[index : index + 1], _turns(40, 8), BLOCKS)
-        assert alone is not None
         assert (alone.location[0], alone.error[0]) == (whole.location[index], whole.error[index])
 
 

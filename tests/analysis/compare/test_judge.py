@@ -91,7 +91,6 @@ def test_verdicts_of_one_run(factor: float, verdict: Verdict, cause: Cause) -> N
     assert 0 < low < ratio < high
     assert (found.base, found.other) == ("baseline", "fused")
     assert (found.metric, found.unit) == ("host_us", "us")
-    assert found.evidence is not None
     assert (found.evidence.margin.share, found.evidence.margin.binds) == (0.02, "configured")
     assert (found.evidence.degrees, found.evidence.tests) == (7, 1)
 
@@ -252,7 +251,6 @@ def test_different_runs_are_advisory_and_have_a_wider_margin() -> None:
     )
     assert (four.verdict, ten.verdict) == (Verdict.SAME, Verdict.SLOWER)
     assert four.advisory
-    assert four.evidence is not None
     assert four.evidence.margin.share == 0.05
 
 
@@ -274,7 +272,6 @@ def test_what_the_machine_may_account_for_is_no_change_between_runs(
 ) -> None:
     found = host_between(staged(50.0, 9.0, 1), staged(50.0 * host, 9.0 * stage, 2))
     assert found.verdict is verdict, found.detail
-    assert found.evidence is not None
     systematic = found.evidence.systematic
     moved = math.log(stage)
     assert systematic.slowed == pytest.approx(max(0, moved), abs=0.01)
@@ -309,7 +306,6 @@ def test_times_of_kernels_need_no_reference() -> None:
     base, other = (make_case(samples={gpu: noisy(9.0 * by, by)}) for by in (1, 2))
     found = only(judged([base], [other], one_run=False))
     assert found.verdict is Verdict.SLOWER
-    assert found.evidence is not None
     assert (found.evidence.systematic.slowed, found.evidence.systematic.sped) == (0, 0)
 
 
@@ -332,7 +328,6 @@ def test_one_run_shares_a_machine() -> None:
     sides = [staged(50.0, 9.0, 1)], [staged(60.0, 9.0 * 1.5, 2)]
     found = judged(*sides).judgements[0]
     assert found.verdict is Verdict.SLOWER
-    assert found.evidence is not None
     assert found.evidence.systematic == NO_SYSTEMATIC
 
 
@@ -342,7 +337,6 @@ def test_margins_of_a_case_and_of_all() -> None:
     rules = Rules(margin=0.01)
     one, two = judged(cases, slower, Criteria(rules, margins={"two": 0.1})).judgements
     assert (one.verdict, two.verdict) == (Verdict.SLOWER, Verdict.SAME)
-    assert two.evidence is not None
     assert two.evidence.margin.configured == 0.1
     apart = judged(cases, slower, Criteria(rules, margins={"two": 0.01}), one_run=False)
     assert {e.evidence.margin.configured for e in apart.judgements if e.evidence} == {0.05}
@@ -355,7 +349,6 @@ def test_the_control_widens_the_interval() -> None:
     assert found.detail.endswith("copies of unchanged code differ by 2 %")
     same = only(judged([timed(50.0, seed=1, control_spreads=spread)], [timed(50.2, seed=2)]))
     assert same.verdict is Verdict.INCONCLUSIVE  # neither is it shown to be the same
-    assert found.evidence is not None
     assert found.evidence.systematic.copies == pytest.approx(0.06, rel=0.01)
     assert found.evidence.margin.share == 0.02
 
@@ -375,7 +368,6 @@ def test_what_copies_differ_by_is_a_share_of_their_own_side(base_us: float) -> N
     for one_run in (True, False):
         found = only(judged([base], [other], one_run=one_run))
         assert found.verdict is (Verdict.SLOWER if other_us > base_us else Verdict.FASTER)
-        assert found.evidence is not None
         assert found.evidence.systematic.copies == pytest.approx(3 * 18 / 31763, rel=0.01)
 
 
@@ -383,7 +375,6 @@ def test_a_share_that_the_file_has_is_that_of_the_copied_variant() -> None:
     spread = ControlSpread(series=HOST, arm="baseline", difference_us=4.0, share=0.04)
     sides = [timed(10.0, seed=seed, control_spreads=[spread]) for seed in (1, 2)]
     evidence = only(judged(sides[:1], sides[1:])).evidence
-    assert evidence is not None
     assert evidence.systematic.copies == pytest.approx(0.12)
 
 
@@ -398,7 +389,6 @@ def test_the_larger_control_of_both_runs_counts(differences_us: tuple[float, flo
         for seed, difference_us in enumerate(differences_us)
     )
     found = only(judged([base], [other], one_run=False))
-    assert found.evidence is not None
     assert found.evidence.systematic.copies == pytest.approx(3 * 0.75 / 50, rel=0.01)
 
 
@@ -408,7 +398,6 @@ def test_controls_of_another_series_do_not_count() -> None:
         for each in (series_of(Quantity.STEP_US), series_of(Quantity.HOST_US, load=Load.BUSY))
     ]
     found = only(judged([timed(50.0, seed=1, control_spreads=spreads)], [timed(50.0, seed=2)]))
-    assert found.evidence is not None
     assert found.evidence.systematic.copies is None
 
 
@@ -420,7 +409,6 @@ def test_a_control_that_moved_far_is_noise(one_run: bool) -> None:
     found = only(whole)
     assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, Cause.WIDE_INTERVAL)
     assert "copies of unchanged code differ by 30" in found.detail
-    assert found.evidence is not None
     assert found.evidence.detectable > 0.9
     assert exit_code(whole) is ExitCode.OK
 
@@ -428,7 +416,6 @@ def test_a_control_that_moved_far_is_noise(one_run: bool) -> None:
 def test_below_the_floor_nothing_counts() -> None:
     found = only(judged([timed(2.0, seed=1)], [timed(2.15, seed=2)]))
     assert found.verdict is Verdict.SAME
-    assert found.evidence is not None
     assert found.evidence.margin.binds == "floor"
 
 
@@ -437,7 +424,6 @@ def test_equal_device_times_are_known_to_a_tick_only() -> None:
     cases = [make_case(samples={series: [[value]] * ROUNDS}) for value in (10.0, 10.032)]
     found = only(judged([cases[0]], [cases[1]]))
     assert found.verdict is Verdict.SAME
-    assert found.evidence is not None
     assert found.evidence.error == pytest.approx(
         0.032 / math.sqrt(12) * math.sqrt(2) / 10, rel=0.01
     )
@@ -912,7 +898,6 @@ def test_what_is_not_shown_belongs_to_the_family_all_the_same() -> None:
     ]
     found = only(judge_results(results, Criteria(metrics=("host_us",))))
     assert found in judge_results(results).judgements
-    assert found.evidence is not None
     assert found.evidence.tests == 2
 
 
@@ -1056,7 +1041,6 @@ def test_cases_pair_by_workload_whatever_their_names() -> None:
 def test_logs_that_differ_are_not_paired() -> None:
     found = only(judged([timed(9.0)], [timed(9.0, seed=1, rounds=make_rounds(48, 4))]))
     assert found.verdict is Verdict.SAME
-    assert found.evidence is not None
     assert found.evidence.degrees == 3
 
 

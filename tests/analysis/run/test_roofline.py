@@ -71,7 +71,6 @@ def test_a_step_that_must_move_nothing_needs_no_launch() -> None:
 def test_a_copy_is_never_below_an_empty_kernel() -> None:
     slow = calibration(null_gpu=[2.0])
     line = roofline(case_of(1000), slow)
-    assert line is not None
     assert (line.launch_us, line.bytes_us, line.binds) == (2.0, 0.0, Binds.LAUNCH)
 
 
@@ -80,7 +79,6 @@ def test_a_copy_is_never_below_an_empty_kernel() -> None:
 )
 def test_without_a_calibration_of_both_there_is_no_bound(known: Calibration | None) -> None:
     line = roofline(case_of(1000), known)
-    assert line is not None
     assert (line.bound_us, line.binds, line.times_bound) == (None, None, None)
     assert line.gb_per_s == pytest.approx(1 / 3)
 

@@ -88,7 +88,6 @@ def test_a_difference_that_is_shown_comes_first() -> None:
     fused = [case("sure", 11.0), case("noisy", 13.0, noise=2.0)]
     results = [make_result("baseline", base), make_result("fused", fused)]
     judged = judge_run(results)
-    assert judged is not None
     found = {each.case: each for each in judged.judgements}
     assert found["noisy"].verdict == "INCONCLUSIVE"
     assert (found["noisy"].ratio or 0) > (found["sure"].ratio or 0)

@@ -68,7 +68,6 @@ def test_coverage_of_the_interval_over_all_ways_to_fall(count: int, confidence: 
     if not ranks:
         assert interval is None
         return
-    assert interval is not None
     assert (interval.low, interval.high) == (max(ranks) - 1, count - max(ranks))
     assert interval.coverage == pytest.approx(coverage(max(ranks)))
 
@@ -83,14 +82,12 @@ def test_ranks_of_the_usual_tables(count: int, rank: int | None) -> None:
 
 def test_interval_of_many_samples() -> None:
     interval = median_interval(np.arange(100_000, dtype=np.float64))
-    assert interval is not None
     assert interval.coverage == pytest.approx(0.95, abs=1e-3)
     assert interval.low == pytest.approx(50_000 - 1.96 * math.sqrt(100_000) / 2, abs=2)
 
 
 def test_equal_samples_have_an_interval_without_width() -> None:
     interval = median_interval([4.0] * 10)
-    assert interval is not None
     assert (interval.low, interval.high) == (4.0, 4.0)
 
 
