@@ -98,7 +98,7 @@ def _pairs(
 ) -> Iterator[tuple[Kernel, Kernel]]:
     """Pair the kernels of both sides, and let none hide behind another that has as much.
 
-    Kernels of one name and signature are paired first, then those of one name, then all others,
+    Kernels of one name and signature are paired first, then kernels of one name, then all others,
     such as a kernel that was renamed. Each time, the kernels are paired in descending order of
     their values.
     """

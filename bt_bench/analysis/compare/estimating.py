@@ -119,20 +119,17 @@ class _Group:
             return _with_values(self._base, self._other, [outcome] * len(self._questions))
         offset = self._metric.offset
         base, other = self._base + offset, self._other + offset
-        impossible = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))
+        # Result files with such samples are refused, but results need not come from a file.
+        no_times = ~are_times(self._base, axis=(1, 2)) | ~are_times(self._other, axis=(1, 2))
         has_zero = (base == 0).any(axis=(1, 2)) | (other == 0).any(axis=(1, 2))
-        whole = np.flatnonzero(~has_zero & ~impossible)
+        whole = np.flatnonzero(~has_zero & ~no_times)
         outcomes = self._estimates(base[whole], other[whole])
-        found = dict(
-            zip(
-                whole.tolist(),
-                _with_values(self._base[whole], self._other[whole], outcomes),
-                strict=True,
-            )
-        )
-        for index in np.flatnonzero(impossible).tolist():
-            found[index] = _impossible(self._base[index])
-        for index in np.flatnonzero(has_zero & ~impossible).tolist():
+        answers = _with_values(self._base[whole], self._other[whole], outcomes)
+        found = dict(zip(whole.tolist(), answers, strict=True))
+        for index in np.flatnonzero(no_times).tolist():
+            side = "other side" if are_times(self._base[index]) else "base"
+            found[index] = Answer(None, None, impossible(side))
+        for index in np.flatnonzero(has_zero & ~no_times).tolist():
             found[index] = self._with_zeros(self._questions[index], base[index], other[index])
         return [found[index] for index in range(len(self._questions))]
 
@@ -180,7 +177,7 @@ class _Group:
 
     @cached_property
     def _instances(self) -> list[list[int]]:
-        """Return the instances that the rounds of the base used, and those of the other side."""
+        """Return the instance of each round of the base, and of each round of the other side."""
         first = self._questions[0]
         sides = ((first.base, first.base_instances), (first.other, first.other_instances))
         return [[log[number] for number in taken.rounds] for taken, log in sides]
@@ -271,14 +268,6 @@ def control_difference(original: Measurement, copy: Measurement) -> ControlDiffe
 def _changes(base: FloatArray, other: FloatArray) -> FloatArray:
     """Return each round's log ratio: the median over its steps. [C, R, S], [C, R, S] → [C, R]"""
     return _over_steps(np.log(other / base))
-
-
-def _impossible(base: FloatArray) -> Answer:
-    """Refuse a side with impossible times.
-
-    Result files with such samples are refused, but results need not come from a file.
-    """
-    return Answer(None, None, impossible("other side" if are_times(base) else "base"))
 
 
 def _with_values(

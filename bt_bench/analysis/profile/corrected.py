@@ -19,7 +19,7 @@ LOW, HIGH = 10.0, 90.0
 
 @dataclass(frozen=True)
 class _Moved:
-    """An operation in all samples: its end as traced, and its times without what tracing added.
+    """An operation in all samples: its end as traced, and its times without the tracing's share.
 
     `call_shift` is by how much the call that enqueued it has moved forward when it did so.
     """

@@ -2,8 +2,9 @@
 
 bound = launch + bytes
 
-The launch is the device time of an empty kernel. The bytes are the time beyond that of a plain copy
-that moves as many. So the bound is the time of the plain copy, and the larger part of it binds.
+The launch is the device time of an empty kernel. The bytes are the time that a plain copy of as
+many bytes takes beyond it. So the bound is the time of the plain copy, and the larger part of it
+binds.
 """
 
 from __future__ import annotations
