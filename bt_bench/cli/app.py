@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
-from bt_bench.cli.exits import reporting_errors, visible
+from bt_bench.cli.exits import reporting_errors, say
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
@@ -194,10 +193,7 @@ def _warn_of_unused(ctx: Any) -> None:
     for name in given:
         if name not in known:
             hint = names_hint(name, sorted(known))
-            print(
-                f"bt-bench: warning: environment variable {visible(name)} is not used; {hint}",
-                file=sys.stderr,
-            )
+            say(f"warning: environment variable {name} is not used; {hint}")
 
 
 def _restore(before: str | None) -> None:

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from bt_bench.analysis import Given
 
 
-def reports_folder(reports: Path | None) -> Path:
-    from bt_bench.config import read_settings
-
-    return reports or read_settings(Path.cwd()).reports or Path("reports")
-
-
 def stored_baseline(reports: Path, name: str) -> Given:
     from bt_bench.analysis import Given
     from bt_bench.results import find_baseline

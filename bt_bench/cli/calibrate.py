@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import DeviceChoice
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, device_option, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bt_bench.analysis import Promise
     from bt_bench.base.names import DeviceKind
-    from bt_bench.results import Calibration, Environment
+    from bt_bench.results import Calibration
 
 
 def calibrate(
@@ -50,7 +48,8 @@ def calibrate(
     - `bt-bench calibrate --quick`
     - `bt-bench calibrate --out calibration.json`
     """
-    from bt_bench.analysis import judge_promises
+    from bt_bench.analysis import device_name, judge_promises
+    from bt_bench.report import calibration_document, print_document
     from bt_bench.worker import choose_device, read_environment
 
     if out is not None:
@@ -61,7 +60,12 @@ def calibrate(
     calibration = _calibrate(kind, quick=quick)
     environment = read_environment(kind, choice=choice)
     verdicts = judge_promises(calibration)
-    document = _document(environment, calibration, verdicts)
+    document = {
+        "schema_version": 2,
+        "environment": environment.model_dump(mode="json"),
+        "calibration": calibration.model_dump(mode="json"),
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+    }
     if out is not None:
         import json
 
@@ -71,7 +75,9 @@ def calibrate(
     if as_json:
         print_json(document)
     else:
-        _print(environment, calibration)
+        name = device_name(environment) or "an unknown device"
+        lead = f"{name}, torch {environment.torch}, Triton {environment.triton}."
+        print_document(calibration_document(calibration, [lead]))
     missed = [verdict for verdict in verdicts if not verdict.kept]
     for verdict in missed:
         print(f"not as promised: {verdict.promise}; {verdict.found}", file=sys.stderr)
@@ -80,8 +86,6 @@ def calibrate(
 
 def _check_new_file(path: Path) -> None:
     """Refuse a path that cannot be written, before anything is measured."""
-    from bt_bench.base.errors import UsageError
-
     if path.exists():
         raise UsageError(f"--out {path} exists already; expected the path of a new file")
     if not path.parent.is_dir():
@@ -97,25 +101,3 @@ def _calibrate(kind: DeviceKind, *, quick: bool) -> Calibration:
     if kind == "cpu":
         return calibrate_host(SystemClock())
     return calibrate(SystemClock(), CudaPort(), thorough=not quick)
-
-
-def _document(
-    environment: Environment, calibration: Calibration, verdicts: Sequence[Promise]
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        "schema_version": 2,
-        "environment": environment.model_dump(mode="json"),
-        "calibration": calibration.model_dump(mode="json"),
-        "verdicts": [asdict(verdict) for verdict in verdicts],
-    }
-
-
-def _print(environment: Environment, calibration: Calibration) -> None:
-    from bt_bench.analysis import device_name
-    from bt_bench.report import calibration_document, print_document
-
-    name = device_name(environment) or "an unknown device"
-    lead = f"{name}, torch {environment.torch}, Triton {environment.triton}."
-    print_document(calibration_document(calibration, [lead]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,11 @@ import typer
 
 from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
-from bt_bench.cli.baselines import Saving, reports_folder, stored_baseline
+from bt_bench.cli.baselines import Saving, stored_baseline
 from bt_bench.cli.exits import say
 from bt_bench.cli.latest import latest_run
-from bt_bench.cli.loading import joined, names_given
-from bt_bench.cli.options import JsonOption, reports_option
+from bt_bench.cli.loading import joined, names_given, reports_folder
+from bt_bench.cli.options import JsonOption, recorded_option, reports_option
 from bt_bench.cli.outputs import (
     AllowMissingOption,
     AllowPartialOption,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 COMPARING = "Comparison"
 SHOWING = "Output and exit code"
 BASELINES = "Stored baselines"
+_comparing = partial(typer.Option, rich_help_panel=COMPARING)
+_showing = partial(typer.Option, rich_help_panel=SHOWING)
+_stored = partial(typer.Option, rich_help_panel=BASELINES)
 
 MOST_PERCENT = 1000.0
 """The largest threshold: more than ten times as slow is beyond any sensible one."""
@@ -55,134 +59,118 @@ def compare(
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(
+        _comparing(
             "--metric",
             metavar="PATTERN",
             help="Compare only these metrics, such as host_us, 'gpu_us*', or the sum "
             "host_us+stage_us. May be repeated.",
-            rich_help_panel=COMPARING,
         ),
     ] = None,
     all_metrics: Annotated[
         bool,
-        typer.Option(
+        _showing(
             "--all-metrics",
             help="Let all metrics decide the exit code, not only the primary ones or the ones of "
             "--metric.",
-            rich_help_panel=SHOWING,
         ),
     ] = False,
     select: Annotated[
         list[str] | None,
-        typer.Option(
+        recorded_option(
             "-k",
-            metavar="PATTERNS",
-            help="Show and count only the cases whose name matches one of these patterns, such as "
+            "Show and count only the cases whose name matches one of these patterns, such as "
             "`a,b*`.",
-            autocompletion=completion.recorded_cases,
-            show_default="all",
-            rich_help_panel=COMPARING,
+            completion.recorded_cases,
+            COMPARING,
         ),
     ] = None,
     variants: Annotated[
         str | None,
-        typer.Option(
+        recorded_option(
             "--variants",
-            metavar="A,B,…",
-            help="Compare only these variants with the base.",
-            autocompletion=completion.recorded_variants,
-            show_default="all",
-            rich_help_panel=COMPARING,
+            "Compare only these variants with the base.",
+            completion.recorded_variants,
+            COMPARING,
         ),
     ] = None,
     operations: Annotated[
         str | None,
-        typer.Option(
+        recorded_option(
             "--operations",
-            metavar="A,B,…",
-            help="Show and count only these operations.",
-            autocompletion=completion.recorded_operations,
-            show_default="all",
-            rich_help_panel=COMPARING,
+            "Show and count only these operations.",
+            completion.recorded_operations,
+            COMPARING,
         ),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
+        _comparing(
             "--threshold",
             envvar="BT_BENCH_THRESHOLD",
             metavar="PERCENT",
             help="Ignore changes up to this size, in percent, from 0 to 1000.",
             show_default="2, between runs 5",
-            rich_help_panel=COMPARING,
         ),
     ] = None,
     floors: Annotated[
         list[str] | None,
-        typer.Option(
+        _comparing(
             "--floor",
             metavar="METRIC=AMOUNT",
             help="Ignore differences up to this amount, 0 or more, in the unit of the metric, such "
             "as registers=8 or 'host_us*=0.5'. May be repeated; the last that matches counts.",
             show_default="counts 0, times 0.2 µs",
-            rich_help_panel=COMPARING,
         ),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(
+        _comparing(
             "--alpha",
             envvar="BT_BENCH_ALPHA",
             metavar="P",
             help="Probability of any false SLOWER among the primary metrics of a side, and of any "
             "false FASTER; above 0, up to 0.5.",
             show_default="0.01",
-            rich_help_panel=COMPARING,
         ),
     ] = None,
     correction: Annotated[
         str,
-        typer.Option(
+        _comparing(
             "--correction",
             metavar="holm|bh|none",
             help="Multiple-testing correction: holm, bh (Benjamini–Hochberg) or none.",
             autocompletion=completion.one_of("holm", "bh", "none"),
-            rich_help_panel=COMPARING,
         ),
     ] = "holm",
     config: Annotated[
         str | None,
-        typer.Option(
+        _comparing(
             "--config",
             metavar="CONFIG",
             help="Use the margins per case and the `gate` section of this config.",
             autocompletion=completion.configs,
-            rich_help_panel=COMPARING,
         ),
     ] = None,
     ignore_device: Annotated[
         bool,
-        typer.Option(
+        _comparing(
             "--ignore-device",
             help="Compare results of different devices or versions of torch, CUDA or Triton.",
-            rich_help_panel=COMPARING,
         ),
     ] = False,
     ignore_helpers: Annotated[
         bool,
-        typer.Option(
+        _comparing(
             "--ignore-helpers",
             help="Compare results that were measured with different helpers in use: staging in C, "
             "direct launches, CUPTI, NVML, NVTX.",
-            rich_help_panel=COMPARING,
         ),
     ] = False,
     ignore_plan: Annotated[
         bool,
-        typer.Option(
+        _comparing(
             "--ignore-plan",
             help="Compare results of different measurement plans.",
-            rich_help_panel=COMPARING,
         ),
     ] = False,
     formats: FormatOption = None,
@@ -192,59 +180,53 @@ def compare(
     allow_partial: AllowPartialOption = False,
     only_changed: Annotated[
         bool,
-        typer.Option(
+        _showing(
             "--only-changed",
             help="Leave out cases and metrics that did not change.",
-            rich_help_panel=SHOWING,
         ),
     ] = False,
     show_all: Annotated[
         bool,
-        typer.Option(
+        _showing(
             "--all",
             help="List all verdicts by case, and how they were decided; without it, the worst on "
             "one screen.",
-            rich_help_panel=SHOWING,
         ),
     ] = False,
     sort: Annotated[
         str | None,
-        typer.Option(
+        _showing(
             "--sort",
             metavar="name|change|verdict",
             help="Sort the verdicts by case name, by change (the largest increase first) or with "
             "the worst verdict first. Of many, the first screen lists the worst, in that order.",
             show_default="the worst first; with --all, the order of the base",
             autocompletion=completion.one_of("name", "change", "verdict"),
-            rich_help_panel=SHOWING,
         ),
     ] = None,
     explain: Annotated[
         str | None,
-        typer.Option(
+        _showing(
             "--explain",
             metavar="CASE",
             help="Print the numbers behind the verdicts of one case.",
-            rich_help_panel=SHOWING,
         ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(
+        _stored(
             "--baseline",
             metavar="NAME",
             help="Compare with the result stored under this name, as the base.",
             autocompletion=completion.baselines,
-            rich_help_panel=BASELINES,
         ),
     ] = None,
     save: Annotated[
         str | None,
-        typer.Option(
+        _stored(
             "--save-baseline",
             metavar="NAME",
             help="Store the first result under this name, unless the comparison fails.",
-            rich_help_panel=BASELINES,
         ),
     ] = None,
     reports: Annotated[
@@ -267,9 +249,10 @@ def compare(
     from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, Selection, parse_given
     from bt_bench.base import no_collection
     from bt_bench.base.names import FailOn
+    from bt_bench.config import load_config
 
     outputs = _outputs(formats, as_json, explain)
-    spec = _spec(config)
+    spec = None if config is None else load_config(config)
     usual = spec.gate.fail_on if spec and spec.gate.fail_on else DEFAULT_FAIL_ON
     failing = set(parse_fail_on(fail_on, [FailOn(name) for name in usual]))
     if allow_missing:
@@ -351,14 +334,6 @@ def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> l
     if as_json or len(files) < len(formats or ()):
         raise UsageError("--explain prints to stdout itself; write every --format to a file")
     return files
-
-
-def _spec(config: str | None) -> SweepSpec | None:
-    if config is None:
-        return None
-    from bt_bench.config import load_config
-
-    return load_config(config)
 
 
 def _rules(

@@ -158,7 +158,7 @@ def formats(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 @_quietly
 def baselines(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     """Offer stored baselines."""
-    from bt_bench.cli.baselines import reports_folder
+    from bt_bench.cli.loading import reports_folder
     from bt_bench.results import baseline_names
 
     reports = ctx.params.get("reports")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode
+from bt_bench.cli.exits import say
 from bt_bench.cli.options import extent, print_json
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ def warn_if_long(spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello)
 
     seconds = estimate_seconds(spec, len(entries), hello.device)
     if hello.device == "cpu" and seconds > LONG_S:
-        print(
-            f"bt-bench: this sweep may take about {duration_text(seconds)} (an estimate), because "
+        say(
+            f"this sweep may take about {duration_text(seconds)} (an estimate), because "
             "without a GPU all kernels are interpreted. For a shorter one, stop it with Ctrl-C and "
             "sweep 'quick', take fewer cases with -k, or fewer rounds and instances with "
-            "--set plan.rounds=5 --set plan.instances=1",
-            file=sys.stderr,
-            flush=True,
+            "--set plan.rounds=5 --set plan.instances=1"
         )

@@ -43,24 +43,22 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         except BtBenchError as error:
             code = error.exit_code
             for line in str(error).splitlines():
-                print(f"bt-bench: error: {visible(line)}", file=sys.stderr)
+                say(f"error: {line}")
             if isinstance(error, ForeignCodeError):
                 sys.stderr.flush()
                 os._exit(code)  # skips every exit handler that foreign code registered
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
-            print("bt-bench: interrupted", file=sys.stderr)
+            say("interrupted")
         except typer.Exit:
             raise
         except OSError as error:
             code = ExitCode.USAGE
-            print(f"bt-bench: error: {visible(str(error))}", file=sys.stderr)
+            say(f"error: {error}")
         except BaseException:
             code = ExitCode.INTERNAL
             traceback.print_exc()
-            print(
-                "bt-bench: internal error; please report it with the output above", file=sys.stderr
-            )
+            say("internal error; please report it with the output above")
         raise typer.Exit(int(code))
 
     return run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bt_bench.cli.baselines import reports_folder
 from bt_bench.cli.exits import say
+from bt_bench.cli.loading import reports_folder
 
 
 def latest_run(reports: Path | None = None) -> str:

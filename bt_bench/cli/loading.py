@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
+    from bt_bench.results import RunFolder
 
 
 def names_given(option: str, text: str | None) -> list[str] | None:
@@ -48,6 +49,31 @@ def kernel_folders(
     if spec is not None and spec.kernels:
         return [Path(folder) for folder in spec.kernels]
     return list(read_settings(start or Path.cwd()).kernels)
+
+
+def reports_folder(reports: Path | None = None) -> Path:
+    """Return the folder of reports: the given one, else that of the settings, else `reports`."""
+    from bt_bench.config import read_settings
+
+    return reports or read_settings(Path.cwd()).reports or Path("reports")
+
+
+def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
+    """Make the folder of a run, a gate or a profile.
+
+    Args:
+        name: begin of the folder's name.
+        reports: where to make it; `None`: see `reports_folder`.
+        out: the folder itself, which must not exist; `None`: one with a new name.
+
+    Raises:
+        UsageError: if it cannot be made.
+    """
+    from bt_bench.results import RunFolder
+
+    if out is not None:
+        return RunFolder.create_exact(out)
+    return RunFolder.create(reports_folder(reports), name)
 
 
 def load_spec(

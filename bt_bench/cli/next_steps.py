@@ -25,11 +25,11 @@ def program() -> str:
     if on_path is not None and installed.exists() and Path(on_path).samefile(installed):
         return PROGRAM
     if installed.exists():
-        return shlex.quote(_near(installed))
-    return f"{shlex.quote(_near(Path(sys.executable)))} -m bt_bench"
+        return shlex.quote(near(installed))
+    return f"{shlex.quote(near(Path(sys.executable)))} -m bt_bench"
 
 
-def _near(path: Path) -> str:
+def near(path: Path) -> str:
     """Return the path relative to the working directory, if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
@@ -38,6 +38,11 @@ def _near(path: Path) -> str:
 def command(*arguments: object, called: str | None = None) -> str:
     """Return a command line of this program, quoted for a shell."""
     return f"{called or program()} {shlex.join(map(str, arguments))}"
+
+
+def repeated(option: str, values: Iterable[object]) -> list[object]:
+    """Return the words that give an option several times, with a value each."""
+    return [word for value in values for word in (option, value)]
 
 
 def resume_command(
@@ -61,11 +66,14 @@ def resume_command(
         kernels: values for `--kernels`.
         profile: whether the run also profiles cases.
     """
-    given = [] if suite is None else ["--suite", suite]
-    given += [part for kernel in kernels for part in ("--kernels", kernel)]
-    given += [part for source in sources for part in ("--vllm-source", source)]
-    given += ["--profile"] * profile
-    return command("sweep", "--resume", folder, "--device", device, *given, called=called)
+    return command(
+        *("sweep", "--resume", folder, "--device", device),
+        *(() if suite is None else ("--suite", suite)),
+        *repeated("--kernels", kernels),
+        *repeated("--vllm-source", sources),
+        *["--profile"] * profile,
+        called=called,
+    )
 
 
 def _given(arguments: Sequence[str], option: str) -> list[str]:

@@ -15,7 +15,7 @@ from bt_bench.cli.exits import say, visible
 from bt_bench.cli.next_steps import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bt_bench.config import SweepSpec
     from bt_bench.variants import VariantEntry
@@ -168,6 +168,52 @@ def out_option(writes: str) -> Any:
     return typer.Option("--out", metavar="DIR", help=f"Write {writes} to DIR. DIR must not exist.")
 
 
+def recorded_option(
+    flag: str, help_: str, offer: completion.Offer, panel: str | None = None
+) -> Any:
+    """Return an option that selects a part of stored results; by default all of it.
+
+    Args:
+        flag: `-k`, which takes patterns, or a flag that takes names.
+        help_: its help.
+        offer: completions.
+        panel: heading of the help that lists the option; `None`: the first one.
+    """
+    return typer.Option(
+        flag,
+        metavar="PATTERNS" if flag == "-k" else "A,B,…",
+        help=help_,
+        autocompletion=offer,
+        show_default="all",
+        rich_help_panel=panel,
+    )
+
+
+def is_typed(ctx: typer.Context, name: str) -> bool:
+    """Return whether a parameter was given on the command line, not only by the environment."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_typed(ctx: typer.Context, names: Iterable[str], why: str) -> None:
+    """Refuse parameters on the command line; the environment may set them for other commands.
+
+    Args:
+        ctx: the command's context.
+        names: names of the parameters.
+        why: the message, with `{}` for the flag.
+
+    Raises:
+        UsageError: for the first one that was typed.
+    """
+    from bt_bench.base.errors import UsageError
+
+    flags = {parameter.name: parameter.opts[0] for parameter in ctx.command.params}
+    for name in names:
+        if is_typed(ctx, name):
+            raise UsageError(why.format(flags[name]))
+
+
 def print_json(document: object) -> None:
     """Print the document of `--json`. The import of `json` is late, as `--help` needs none."""
     import json
@@ -223,7 +269,7 @@ def choose_variants(
     opponents = suite.opponents(vllm_sources or ())
     chosen, absent = opponents.expand(spec.variants, by_name=by_name)
     for name, reason in absent.items():
-        print(f"bt-bench: {name} is left out: {reason}", file=sys.stderr)
+        say(f"{name} is left out: {reason}")
     return choose(chosen, find_variants(folders, opponents=opponents, suite=suite))
 
 
@@ -244,7 +290,7 @@ def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:
     why = "revisions of the kernels are compared, and the code that it wraps is not one"
     if by_name or not rest:
         raise UsageError(f"variant {out[0]!r} cannot take part: {why}; leave it out")
-    print(f"bt-bench: {', '.join(out)} is left out: {why}", file=sys.stderr)
+    say(f"{', '.join(out)} is left out: {why}")
     return spec.model_copy(update={"variants": rest})
 
 

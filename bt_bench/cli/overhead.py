@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bt_bench.base.errors import ExitCode
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import JsonOption, print_json
-
-if TYPE_CHECKING:
-    from bt_bench.results import Environment
-    from bt_bench.worker.measuring.calibration.overhead import Route
 
 FEWER = (1, 2, 4, 8)
 
@@ -43,6 +39,8 @@ def overhead(
     say("measuring, which loads torch first")
     choose_device("cuda")
 
+    from bt_bench.base import format_number
+    from bt_bench.report import Cell, Document, Section, Table, print_document
     from bt_bench.worker.measuring.calibration.overhead import BATCH, measure_overhead, saved_us
 
     routes = measure_overhead(rounds)
@@ -65,15 +63,6 @@ def overhead(
         }
         print_json(document)
         return ExitCode.OK
-    _print(environment, routes)
-    return ExitCode.OK
-
-
-def _print(environment: Environment, routes: list[Route]) -> None:
-    from bt_bench.base import format_number
-    from bt_bench.report import Cell, Document, Section, Table, print_document
-    from bt_bench.worker.measuring.calibration.overhead import saved_us
-
     columns = ("Route", "Per launch (µs)", *(f"{launches} fewer" for launches in FEWER))
     rows = [
         (
@@ -89,5 +78,5 @@ def _print(environment: Environment, routes: list[Route]) -> None:
         "The last columns: host time that a step saves with so many launches fewer, in µs.",
     )
     table = Table(columns, tuple(rows), num_text_columns=1)
-    document = Document("Launch overhead", lead, (Section("Per launch", (table,)),))
-    print_document(document)
+    print_document(Document("Launch overhead", lead, (Section("Per launch", (table,)),)))
+    return ExitCode.OK

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode
-from bt_bench.base.names import DeviceChoice
+from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import DeviceChoice, kind_of
 from bt_bench.cli import completion
+from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
     JsonOption,
     VariantsOption,
+    choose_variants,
     command_line,
     device_option,
     print_json,
+    refuse_typed,
+    resolve_device,
+    without_opponents,
 )
 
 if TYPE_CHECKING:
@@ -119,12 +124,21 @@ def selfcheck(
     from bt_bench.runs.selfcheck.rates import selfcheck as check
 
     rules = Rules(margin=GATE_MARGIN)
-    _refuse_within_margin(detect, rules.margin)
+    if detect <= 100 * rules.margin:
+        raise UsageError(
+            f"--detect is {detect:g}, but slowdowns up to the margin of {100 * rules.margin:g} % "
+            "count as none; expected more than that"
+        )
     if device is None:
-        _refuse_idle(ctx)
+        why = "{} is for recording rounds; give --device as well, or leave it out"
+        refuse_typed(ctx, ("config", "variants", "rounds", "save"), why)
         recorded = [read_recording(path) for path in recordings or [str(_shipped())]]
+    elif recordings:
+        raise UsageError(
+            "--recording and --device exclude each other; expected rounds that are recorded, or "
+            "a device to record them on"
+        )
     else:
-        _refuse_both(recordings)
         recorded = [_record(config, variants, device, rounds, save)]
     populations = [RecordedPopulation(each) for each in recorded]
     plans = [plan_for(each, detect=detect / 100) for each in populations]
@@ -144,19 +158,8 @@ def selfcheck(
     return ExitCode.CHECK_FAILED if missed else ExitCode.OK
 
 
-def _refuse_within_margin(detect: float, margin: float) -> None:
-    from bt_bench.base.errors import UsageError
-
-    if detect <= 100 * margin:
-        raise UsageError(
-            f"--detect is {detect:g}, but slowdowns up to the margin of {100 * margin:g} % count "
-            "as none; expected more than that"
-        )
-
-
 def _shipped() -> Path:
     """Return the recording that comes with the package."""
-    from bt_bench.base.errors import UsageError
     from bt_bench.runs import recording_paths
 
     paths = recording_paths()
@@ -166,28 +169,6 @@ def _shipped() -> Path:
             "that `bt-bench gate` writes where base and head are equal"
         )
     return paths[0]
-
-
-def _refuse_idle(ctx: typer.Context) -> None:
-    """Refuse flags for recording if nothing is recorded."""
-    from bt_bench.base.errors import UsageError
-
-    for name in ("config", "variants", "rounds", "save"):
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(
-                f"--{name} is for recording rounds; give --device as well, or leave it out"
-            )
-
-
-def _refuse_both(recordings: list[str] | None) -> None:
-    from bt_bench.base.errors import UsageError
-
-    if recordings:
-        raise UsageError(
-            "--recording and --device exclude each other; expected rounds that are recorded, or "
-            "a device to record them on"
-        )
 
 
 def _record(
@@ -201,10 +182,6 @@ def _record(
     from tempfile import TemporaryDirectory
 
     from bt_bench.base import is_stream
-    from bt_bench.base.errors import UsageError
-    from bt_bench.base.names import kind_of
-    from bt_bench.cli.loading import kernel_folders, load_spec
-    from bt_bench.cli.options import choose_variants, resolve_device, without_opponents
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import GateArm
     from bt_bench.runs import RoundsRequest, Side, choose_metrics, record

@@ -14,13 +14,12 @@ from bt_bench.cli.exits import visible
 from bt_bench.cli.latest import latest_run
 from bt_bench.cli.loading import joined, names_given
 from bt_bench.cli.next_steps import next_lines
-from bt_bench.cli.options import JsonOption
-from bt_bench.cli.outputs import Output, parse_outputs, write_output
+from bt_bench.cli.options import JsonOption, recorded_option
+from bt_bench.cli.outputs import parse_outputs, write_output
 from bt_bench.cli.profile.places import case_folders
 from bt_bench.cli.profile.shown import show_profile
 
 if TYPE_CHECKING:
-    from bt_bench.analysis import Selection
     from bt_bench.results import VariantResult
 
 FORMATS = ("table", "md", "json")
@@ -45,32 +44,24 @@ def show(
     ] = False,
     select: Annotated[
         list[str] | None,
-        typer.Option(
+        recorded_option(
             "-k",
-            metavar="PATTERNS",
-            help="Show only the cases whose name matches one of these patterns, such as `a,b*`.",
-            autocompletion=completion.recorded_cases,
-            show_default="all",
+            "Show only the cases whose name matches one of these patterns, such as `a,b*`.",
+            completion.recorded_cases,
         ),
     ] = None,
     variants: Annotated[
         str | None,
-        typer.Option(
+        recorded_option(
             "--variants",
-            metavar="A,B,…",
-            help="Show only these variants beside the baseline.",
-            autocompletion=completion.recorded_variants,
-            show_default="all",
+            "Show only these variants beside the baseline.",
+            completion.recorded_variants,
         ),
     ] = None,
     operations: Annotated[
         str | None,
-        typer.Option(
-            "--operations",
-            metavar="A,B,…",
-            help="Show only these operations.",
-            autocompletion=completion.recorded_operations,
-            show_default="all",
+        recorded_option(
+            "--operations", "Show only these operations.", completion.recorded_operations
         ),
     ] = None,
     formats: Annotated[
@@ -99,7 +90,10 @@ def show(
     - `bt-bench show reports/run/fused.json --json`
     - `bt-bench show reports/profile-origin-20260102T030405Z --all`
     """
+    import json  # late, as `--help` needs none
+
     from bt_bench.analysis import Selection
+    from bt_bench.report import print_run, render_comparison, render_run, run_json
 
     outputs = parse_outputs(formats, as_json, FORMATS)
     run = latest_run() if run is None else run
@@ -114,45 +108,24 @@ def show(
     )
     planned = None if all(result.complete for result in results) else _planned_cases(Path(run))
     for output in outputs:
-        if output == Output("table", None):  # stdout may be a terminal
-            _print(Path(run), results, selection, planned, whole)
-        else:
-            write_output(output, _text(output.name, results, selection, planned, whole))
+        if output.name == "json":
+            write_output(output, json.dumps(run_json(results, selection), indent=2) + "\n")
+        elif output.name == "md":
+            write_output(output, render_comparison(results, planned, selection))
+        elif output.path is not None:
+            text = render_run(results, selection, planned_cases=planned, whole=whole)
+            write_output(output, text)
+        else:  # stdout may be a terminal
+            print_run(results, selection, planned_cases=planned, whole=whole)
+            if not whole and Path(run).is_dir():
+                _print_folders(Path(run), results)
     return ExitCode.OK
 
 
-def _print(
-    run: Path,
-    results: Sequence[VariantResult],
-    selection: Selection,
-    planned: int | None,
-    whole: bool,
-) -> None:
-    from bt_bench.report import print_run
-
-    print_run(results, selection, planned_cases=planned, whole=whole)
-    if not whole and run.is_dir():
-        print("", *next_lines(run, results), sep="\n")
-        if profiles := case_folders(run):
-            print(visible(f"Profile: {', '.join(f'{folder}/' for folder in profiles)}"))
-
-
-def _text(
-    name: str,
-    results: Sequence[VariantResult],
-    selection: Selection,
-    planned: int | None,
-    whole: bool,
-) -> str:
-    import json  # late, as `--help` needs none
-
-    from bt_bench.report import render_comparison, render_run, run_json
-
-    if name == "json":
-        return json.dumps(run_json(results, selection), indent=2) + "\n"
-    if name == "md":
-        return render_comparison(results, planned, selection)
-    return render_run(results, selection, planned_cases=planned, whole=whole)
+def _print_folders(run: Path, results: Sequence[VariantResult]) -> None:
+    print("", *next_lines(run, results), sep="\n")
+    if profiles := case_folders(run):
+        print(visible(f"Profile: {', '.join(f'{folder}/' for folder in profiles)}"))
 
 
 def _planned_cases(folder: Path) -> int | None:

@@ -13,8 +13,8 @@ from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import resolved
 from bt_bench.cli import completion
 from bt_bench.cli.dry_run import show_plan, warn_if_long
-from bt_bench.cli.exits import visible
-from bt_bench.cli.loading import kernel_folders, load_spec
+from bt_bench.cli.exits import say, visible
+from bt_bench.cli.loading import kernel_folders, load_spec, new_folder
 from bt_bench.cli.next_steps import next_lines, resume_command
 from bt_bench.cli.options import (
     DeviceOption,
@@ -30,8 +30,10 @@ from bt_bench.cli.options import (
     choose_variants,
     chosen_device,
     command_line,
+    is_typed,
     out_option,
     print_json,
+    refuse_typed,
     reports_option,
     say_begin,
     worker_for,
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
     from bt_bench.worker import Hello, Runner
+
+# Parameters that a resumed run has from its beginning.
+_FIXED = ("variants", "operations", "select", "overrides", "out", "reports")
 
 
 def sweep(
@@ -114,9 +119,10 @@ def sweep(
     - `bt-bench sweep --resume reports/origin-20260102T030405Z`
     """
     if resume is not None:
-        _refuse_changes(ctx)
+        why = "--resume continues a run as it was started; leave {} out"
+        refuse_typed(ctx, _FIXED, why)
         spec = _resumed_spec(resume, config, suite, kernels)
-        if _is_typed(ctx, "suite") and spec.suite != _ref(suite):
+        if is_typed(ctx, "suite") and spec.suite != _ref(suite):
             raise UsageError(
                 f"--resume continues a run as it was started, with the suite "
                 f"{spec.suite.folder or spec.suite.name}; leave --suite {suite} out"
@@ -176,27 +182,6 @@ def sweep(
     return _show(request, results, profiles, as_json)
 
 
-def _refuse_changes(ctx: typer.Context) -> None:
-    """Refuse flags that would change a resumed run; the environment is ignored."""
-    fixed = {
-        "variants": "--variants",
-        "operations": "--operations",
-        "select": "-k",
-        "overrides": "--set",
-        "out": "--out",
-        "reports": "--reports",
-    }
-    for name, flag in fixed.items():
-        if _is_typed(ctx, name):
-            raise UsageError(f"--resume continues a run as it was started; leave {flag} out")
-
-
-def _is_typed(ctx: typer.Context, name: str) -> bool:
-    """Return whether a parameter was given on the command line, not by the environment."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _ref(suite: str | None) -> SuiteRef | None:
     from bt_bench.protocol import find_suite
 
@@ -230,18 +215,13 @@ def _resumed_spec(
     if given is not None:
         fixed = ("variants", "kernels", "operations", "cases")  # flags may have changed these
         same = {key: getattr(spec, key) for key in fixed}
-        if given.model_copy(update=same) != spec or not set(map(_name, spec.cases)) <= set(
-            map(_name, given.cases)
-        ):
+        names, known_names = ({case.name for case in of.cases} for of in (spec, given))
+        if given.model_copy(update=same) != spec or not names <= known_names:
             raise UsageError(
                 f"{config} is not the config that {resume} was made with ({saved}); leave CONFIG "
                 "out, or start a new run"
             )
     return spec
-
-
-def _name(case: object) -> str:
-    return str(getattr(case, "name", ""))
 
 
 def _request(
@@ -253,18 +233,14 @@ def _request(
     resume: Path | None,
 ) -> SweepRequest:
     """Make the folder, or open an interrupted run's folder if it can be continued."""
-    from bt_bench.config import read_settings
     from bt_bench.results import RunFolder
     from bt_bench.runs import SweepRequest, check_resumable
 
     if resume is not None:
         folder = RunFolder.open(resume)
         check_resumable(folder, spec, entries, hello.environment)
-    elif out is not None:
-        folder = RunFolder.create_exact(out)
     else:
-        parent = reports or read_settings(Path.cwd()).reports or Path("reports")
-        folder = RunFolder.create(parent, spec.name)
+        folder = new_folder(spec.name, reports, out)
     return SweepRequest(spec, entries, hello.environment, folder, command_line(), hello.native)
 
 
@@ -292,11 +268,8 @@ def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResul
             with progress_on_stderr("sweep") as progress:
                 return run_sweep(request, runner, progress)
         except BaseException:
-            print(
-                f"bt-bench: stopped; the results so far are in {request.folder.path} and "
-                f"marked as partial.\nbt-bench: continue with: {again}",
-                file=sys.stderr,
-            )
+            say(f"stopped; the results so far are in {request.folder.path} and marked as partial.")
+            say(f"continue with: {again}")
             raise
 
 

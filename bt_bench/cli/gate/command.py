@@ -26,7 +26,9 @@ from bt_bench.cli.options import (
     TracebackOption,
     VariantsOption,
     chosen_device,
+    is_typed,
     out_option,
+    refuse_typed,
     traceback_printer,
     without_opponents,
 )
@@ -44,20 +46,11 @@ if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
 
 
-# Flags without effect in each mode, by parameter.
-_OF_ROUNDS = {
-    "looks": "--rounds",
-    "limit": "--max-rounds",
-    "detect": "--detect",
-    "require_power": "--require-power",
-    "workers": "--workers",
-    "time_equal": "--time-equal",
-}
+# Parameters without effect in each mode.
+_OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal")
 _IDLE = {
-    "--static": _OF_ROUNDS
-    | {"out": "--out", "device": "--device", "threshold": "--threshold", "alpha": "--alpha"}
-    | {"allow_partial": "--allow-partial"},
-    "--against": _OF_ROUNDS | {"build": "--build"},
+    "--static": (*_OF_ROUNDS, "out", "device", "threshold", "alpha", "allow_partial"),
+    "--against": (*_OF_ROUNDS, "build"),
 }
 
 
@@ -251,7 +244,7 @@ def gate(
     from bt_bench.base.names import FailOn
     from bt_bench.runs import prepare
 
-    if against is not None and not _is_typed(ctx, "base"):
+    if against is not None and not is_typed(ctx, "base"):
         base = None  # a flag takes precedence over the environment
 
     def load(path: str, suite: str | None) -> SweepSpec:
@@ -342,14 +335,5 @@ def _resolved(device: DeviceChoice) -> DeviceChoice:
     return resolved(device, "cuda")  # a gate never falls back to the CPU
 
 
-def _is_typed(ctx: typer.Context, parameter: str) -> bool:
-    """Return whether a parameter was given on the command line, not only by the environment."""
-    source = ctx.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _refuse_idle(ctx: typer.Context, mode: str) -> None:
-    """Refuse flags without effect; the environment may set them for other gates."""
-    for parameter, flag in _IDLE[mode].items():
-        if _is_typed(ctx, parameter):
-            raise UsageError(f"{flag} has no effect on a gate with {mode}; leave it out")
+    refuse_typed(ctx, _IDLE[mode], f"{{}} has no effect on a gate with {mode}; leave it out")

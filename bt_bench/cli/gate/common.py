@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
-from bt_bench.cli.options import (
-    choose_variants,
-)
-from bt_bench.cli.outputs import final_code, write_outputs
+from bt_bench.cli.exits import say
+from bt_bench.cli.loading import new_folder
+from bt_bench.cli.options import choose_variants
+from bt_bench.cli.outputs import Output, final_code, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bt_bench.analysis import Judged, Rules
     from bt_bench.base.names import DeviceChoice, FailOn
-    from bt_bench.cli.outputs import Output
     from bt_bench.config import Settings, SweepSpec
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
@@ -102,7 +100,7 @@ def both_trees(options: Options) -> Iterator[Trees]:
     new = working_tree(location)
     with base_tree(location, options.base) as old:
         for tree in (old, new) if options.command is not None else ():
-            print(f"bt-bench: building {tree.label}", file=sys.stderr, flush=True)
+            say(f"building {tree.label}")
             build(tree, options.command or "", options.build_seconds or BUILD_SECONDS)
         yield _by_own_configs(options, old, new)
 
@@ -260,12 +258,11 @@ def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[Vari
 def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     """Write all reports, then report the outcome."""
     from bt_bench.analysis import not_comparable
-    from bt_bench.cli.outputs import Output
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
-        print(f"bt-bench: rounds and verdicts are in {folder}/", file=sys.stderr)
+        say(f"rounds and verdicts are in {folder}/")
     why = not_comparable(judged.judgements)
     nothing = {} if why is None else {", ".join(judged.others) or judged.title: why}
     return final_code(judged, options.fail_on, nothing, require_power=options.require_power)
@@ -273,12 +270,6 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
 
 def make_folder(name: str, out: Path | None) -> Path:
     """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
-    from bt_bench.config import read_settings
-    from bt_bench.results import RunFolder
-
     if out is not None and out.exists():
         raise UsageError(f"--out {out} exists already; expected a new folder for the gate")
-    if out is not None:
-        return RunFolder.create_exact(out).path
-    parent = read_settings(Path.cwd()).reports or Path("reports")
-    return RunFolder.create(parent, f"gate-{name}").path
+    return new_folder(f"gate-{name}", None, out).path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.cli.exits import say
 from bt_bench.cli.gate.common import RECORDING_NAME
 from bt_bench.cli.options import command_line
 
@@ -139,7 +139,7 @@ def run_rounds(request: GateRequest) -> Judged:
     except KeyboardInterrupt:
         if taken := _rounds_in(request.recording):
             which = "1 round so far is" if taken == 1 else f"{taken} rounds so far are"
-            print(f"bt-bench: {which} in {request.recording}", file=sys.stderr)
+            say(f"{which} in {request.recording}")
         raise
     finally:
         with suppress(OSError):  # fails if the folder is not empty: there is something to keep

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.analysis import Verdict
 from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.cli.exits import say
 from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from bt_bench.analysis import Judged
     from bt_bench.cli.gate.common import Trees
@@ -31,6 +31,8 @@ def static_gate(
         save: where to write the census of the working tree.
         dry_run: only list the cases that would be compiled.
     """
+    from bt_bench.analysis import judge_static
+
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
     _only_known(patterns)
@@ -42,14 +44,12 @@ def static_gate(
         # Before anything is compiled, since the file may not be a census.
         stored = None if options.against is None else _stored(options, options.against)
         entries = entries_here(options)
-        found = {entry.name: entry for entry in entries}
-        kept = {variant.name for variant in stored.variants} if stored is not None else set()
-        _refuse_unknown(options, found, kept)
+        _refuse_unknown(options, {entry.name: entry for entry in entries}, stored)
         new = _taken(options, entries, "working tree")
         _save(new, save)
         if stored is None:
             return ExitCode.OK
-        judged = _against_census(new, stored, Path(options.against or "").name)
+        judged = judge_static(stored, new, Path(options.against or "").name, "working tree")
     return finish(_only(judged, patterns), options, None)
 
 
@@ -63,8 +63,7 @@ def _dry_run(options: Options) -> ExitCode:
             _alike(options, trees, (trees.base.variants(), trees.head.variants()))
     else:
         stored = None if options.against is None else _stored(options, options.against)
-        kept = {variant.name for variant in stored.variants} if stored is not None else set()
-        _refuse_unknown(options, {entry.name: entry for entry in entries_here(options)}, kept)
+        _refuse_unknown(options, {entry.name: entry for entry in entries_here(options)}, stored)
     print(f"{what}, compiled for {', '.join(DEFAULT_TARGETS)}")
     print(f"  variants: {', '.join(options.spec.variants)}")
     print(f"  cases: {', '.join(case.name for case in options.spec.cases)}")
@@ -128,19 +127,14 @@ def _stored(options: Options, path: str) -> StaticCensus:
     )
 
 
-def _against_census(new: StaticCensus, stored: StaticCensus, label: str) -> Judged:
-    from bt_bench.analysis import judge_static
-
-    return judge_static(stored, new, label, "working tree")
-
-
 def _refuse_unknown(
-    options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
+    options: Options, found: Mapping[str, VariantEntry], stored: StaticCensus | None = None
 ) -> None:
     """Refuse names of variants that neither side has."""
     from bt_bench.variants import choose
 
-    choose([name for name in options.spec.variants if name not in stored], dict(found))
+    kept = {variant.name for variant in stored.variants} if stored is not None else set()
+    choose([name for name in options.spec.variants if name not in kept], dict(found))
 
 
 def _taken(
@@ -151,7 +145,7 @@ def _taken(
 ) -> StaticCensus:
     from bt_bench.worker import take_census
 
-    print(f"bt-bench: compiling {label}", file=sys.stderr, flush=True)
+    say(f"compiling {label}")
     return take_census(
         options.spec, entries, isolation=isolation, on_traceback=options.on_traceback
     )
@@ -162,7 +156,7 @@ def _save(census: StaticCensus, path: Path | None) -> None:
 
     if path is not None:
         write_census(path, census)
-        print(f"bt-bench: the census is in {path}", file=sys.stderr)
+        say(f"the census is in {path}")
 
 
 def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:

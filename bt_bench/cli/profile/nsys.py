@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.cli.next_steps import command
+from bt_bench.cli.next_steps import command, repeated
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
@@ -31,8 +31,8 @@ def nsys_command(config: str, spec: SweepSpec, folders: Sequence[Path]) -> str:
         *("-k", ",".join(case.name for case in spec.cases)),
         *("--variants", ",".join(spec.variants)),
         *("--operations", ",".join(spec.operations)),
-        *(part for folder in folders for part in ("--kernels", folder)),
-        *(part for setting in _SETTINGS for part in ("--set", setting)),
+        *repeated("--kernels", folders),
+        *repeated("--set", _SETTINGS),
     ]
     recorder = ["nsys", "profile", "--trace=cuda,nvtx", f"--output={name}"]
     return f"{shlex.join(recorder)} {command(*sweep)}"
