@@ -27,10 +27,16 @@ from bt_bench.cli.sweep import sweep
 from bt_bench.cli.workload import workload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bt_bench.base.errors import ExitCode
     from bt_bench.protocol import SuiteRef
 
-MEASURE = "Measure"
-READ = "Read"
+# By the heading that lists them in the help.
+_COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
+    "Measure": (sweep, check, calibrate, overhead, gate, profile),
+    "Read": (show, compare, selfcheck, workload, list_, env, schema),
+}
 
 PREFIX = "BT_BENCH_"
 SUITE_VARIABLE = f"{PREFIX}SUITE"
@@ -203,19 +209,7 @@ def _restore(before: str | None) -> None:
         os.environ[SUITE_VARIABLE] = before
 
 
-for _name, _function, _panel in (
-    ("sweep", sweep, MEASURE),
-    ("check", check, MEASURE),
-    ("calibrate", calibrate, MEASURE),
-    ("overhead", overhead, MEASURE),
-    ("gate", gate, MEASURE),
-    ("profile", profile, MEASURE),
-    ("show", show, READ),
-    ("compare", compare, READ),
-    ("selfcheck", selfcheck, READ),
-    ("workload", workload, READ),
-    ("list", list_, READ),
-    ("env", env, READ),
-    ("schema", schema, READ),
-):
-    app.command(_name, cls=Command, rich_help_panel=_panel)(reporting_errors(_function))
+for _panel, _functions in _COMMANDS.items():
+    for _function in _functions:
+        _name = _function.__name__.rstrip("_")
+        app.command(_name, cls=Command, rich_help_panel=_panel)(reporting_errors(_function))

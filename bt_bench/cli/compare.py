@@ -167,11 +167,7 @@ def compare(
         ),
     ] = False,
     ignore_plan: Annotated[
-        bool,
-        _comparing(
-            "--ignore-plan",
-            help="Compare results of different measurement plans.",
-        ),
+        bool, _comparing("--ignore-plan", help="Compare results of different measurement plans.")
     ] = False,
     formats: FormatOption = None,
     as_json: JsonOption = False,
@@ -179,11 +175,7 @@ def compare(
     allow_missing: AllowMissingOption = False,
     allow_partial: AllowPartialOption = False,
     only_changed: Annotated[
-        bool,
-        _showing(
-            "--only-changed",
-            help="Leave out cases and metrics that did not change.",
-        ),
+        bool, _showing("--only-changed", help="Leave out cases and metrics that did not change.")
     ] = False,
     show_all: Annotated[
         bool,

@@ -280,10 +280,13 @@ def _show(
 
     The results are printed whatever ends the profiling.
     """
+    from bt_bench.report import print_run
+
     counts = Counter(case.status.value for result in results for case in result.cases)
     made = [] if profiles is None else profiles.made
     if not as_json:
-        _print_tables(request, results)
+        print_run(results)
+        print("", *next_lines(request.folder.path, results), sep="\n")
     try:
         if profiles is not None:
             sys.stdout.flush()
@@ -317,10 +320,3 @@ def _summary(
         "unsupported": counts["unsupported"],
         "crashes": sum(len(result.crashes) for result in results),
     }
-
-
-def _print_tables(request: SweepRequest, results: list[VariantResult]) -> None:
-    from bt_bench.report import print_run
-
-    print_run(results)
-    print("", *next_lines(request.folder.path, results), sep="\n")

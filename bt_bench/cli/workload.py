@@ -39,6 +39,7 @@ def workload(
     - `bt-bench workload production -k 'decode*' --json`
     """
     from bt_bench.protocol import at_suite
+    from bt_bench.report import print_document
 
     spec = load_spec(config, suite=suite, select=select, overrides=overrides)
     documents = []
@@ -47,7 +48,8 @@ def workload(
         if as_json:
             documents.append({"case": case.name} | described[0])
         else:
-            _print(described[1])
+            print_document(described[1])
+            print()
     if as_json:
         print_json({"schema_version": 1, "cases": documents})
     return ExitCode.OK
@@ -75,10 +77,3 @@ def _described(ref: SuiteRef, case: CaseSpec) -> tuple[dict[str, Any], Document]
     if section is not None:
         document = replace(document, sections=(*document.sections, section))
     return values | {"traffic": traffic_json(suite, workload)}, document
-
-
-def _print(document: Document) -> None:
-    from bt_bench.report import print_document
-
-    print_document(document)
-    print()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.analysis import (
@@ -13,52 +13,19 @@ from bt_bench.analysis import (
     step_medians,
 )
 from bt_bench.base.errors import UsageError
-from bt_bench.report.run.work import roofline_json
+from bt_bench.report.run.work import ROOFLINE_FIGURES, roofline_json
 from bt_bench.results import CaseResult, Measurement, VariantResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_IDENTITY = ("run_id", "variant", "operation", "case", "digest")
 SUMMARY_COLUMNS = (
-    "run_id",
-    "variant",
-    "operation",
-    "case",
-    "digest",
-    "quantity",
-    "method",
-    "launch_path",
-    "load",
-    "l2",
-    "per",
-    "rounds",
-    "steps",
-    "median_us",
-    "median_low_us",
-    "median_high_us",
-    "iqr_us",
-    "p99_us",
+    *_IDENTITY,
+    *("quantity", "method", "launch_path", "load", "l2", "per", "rounds", "steps"),
+    *("median_us", "median_low_us", "median_high_us", "iqr_us", "p99_us"),
 )
-
-ROOFLINE_COLUMNS = (
-    "run_id",
-    "variant",
-    "operation",
-    "case",
-    "digest",
-    "required_read_bytes",
-    "required_written_bytes",
-    "required_bytes",
-    "gpu_us",
-    "gb_per_s",
-    "bytes_us",
-    "launch_us",
-    "bound_us",
-    "binds",
-    "times_bound",
-    "step_us",
-    "null_step_us",
-)
+ROOFLINE_COLUMNS = (*_IDENTITY, *ROOFLINE_FIGURES)
 
 
 def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
@@ -112,18 +79,20 @@ def _frame(name: str, rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.
 
 
 def _identity(result: VariantResult, case: CaseResult) -> dict[str, str]:
-    return {
-        "run_id": result.run_id,
-        "variant": result.variant.name,
-        "operation": str(case.operation),
-        "case": case.case,
-        "digest": case.workload.digest,
-    }
+    values = (
+        result.run_id,
+        result.variant.name,
+        str(case.operation),
+        case.case,
+        case.workload.digest,
+    )
+    return dict(zip(_IDENTITY, values, strict=True))
 
 
 def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement) -> dict[str, Any]:
     one_step = case.workload.num_steps == 1 or measurement.per == "window"
-    values = list(_first_step(measurement)) if one_step else step_medians(measurement.samples)
+    first = [samples[0] for samples in measurement.samples if samples]
+    values = first if one_step else step_medians(measurement.samples)
     interval = median_interval(values) if one_step else None
     return _identity(result, case) | {
         "quantity": measurement.quantity.value,
@@ -140,7 +109,3 @@ def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement
         "iqr_us": interquartile_range(values),
         "p99_us": percentile(values, 99),
     }
-
-
-def _first_step(measurement: Measurement) -> Iterator[float]:
-    return (samples[0] for samples in measurement.samples if samples)

@@ -6,68 +6,39 @@ import re
 from pathlib import Path
 
 import pytest
-from support.commands import ONE_CHECK, TINY, run, run_apart
+from support.commands import ONE_CHECK, run, run_apart
+from support.refusals import refused
 
 
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
-
-
-def refused(*arguments, code=2, stdin=None):
-    """The message of a command that must be refused."""
-    outcome = run(*arguments, stdin=stdin)
-    assert outcome.code == code, outcome
-    assert "Traceback" not in outcome.err
-    assert outcome.out == ""
-    return outcome.err
-
-
-def test_no_config():
-    assert "CONFIG is missing" in refused("sweep")
-
-
-def test_missing_config():
-    assert "nowhere.yaml" in refused("sweep", "nowhere.yaml")
-
-
-def test_config_errors_name_file_line_and_column(tmp_path):
-    path = tmp_path / "bad.yaml"
-    path.write_text("cases:\n  - name: a\n    requests: many\n    tokens: 4\n")
-    assert f"bt-bench: error: {path}:3:15: " in refused("sweep", path)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sweep"], "CONFIG is missing"),
+        (["sweep", "nowhere.yaml"], "nowhere.yaml"),
+        (["sweep", "CONFIG", "--variants", "baseline,fuse"], "'fuse'; did you mean 'fused'?"),
+        (["sweep", "CONFIG", "--variants", "baseline,fuse"], "--kernels DIR"),
+        (["check", "CONFIG", "--variants", "reference"], "is the reference that the others"),
+        (["sweep", "CONFIG", "--operations", "steps"], "'steps'; did you mean 'step'?"),
+        (["sweep", "CONFIG", "--set", "group=2"], "--set group=2"),
+        (["sweep", "CONFIG", "-k", "three"], "-k 'three': no case matches; the cases are:"),
+        (["sweep", "CONFIG", "-k", "one,nomatch"], "-k 'nomatch'"),
+        (["sweep", "--resume", "nowhere"], "does not exist"),
+        (["overhead"], "no GPU to run on: torch"),
+    ],
+)
+def test_what_there_is_not(config, arguments, message):
+    given = [str(config) if each == "CONFIG" else each for each in arguments]
+    assert message in refused(*given)
 
 
 def test_config_from_stdin():
     assert "<stdin>:" in refused("sweep", "-", stdin="cases: []\n")
 
 
-def test_unknown_variant(config):
-    message = refused("sweep", config, "--variants", "baseline,fuse")
-    assert "unknown variant 'fuse'; did you mean 'fused'?" in message
-    assert "--kernels DIR" in message
-
-
-def test_reference_is_not_an_arm(config):
-    assert "is the reference that the others are checked against" in refused(
-        "check", config, "--variants", "reference"
-    )
-
-
-def test_unknown_operation(config):
-    assert "unknown operation 'steps'; did you mean 'step'?" in refused(
-        "sweep", config, "--operations", "steps"
-    )
-
-
-def test_unknown_axis(config):
-    assert "--set group=2" in refused("sweep", config, "--set", "group=2")
-
-
-def test_nothing_selected(config):
-    message = refused("sweep", config, "-k", "three")
-    assert "-k 'three': no case matches; the cases are:" in message
+def test_config_errors_name_file_line_and_column(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("cases:\n  - name: a\n    requests: many\n    tokens: 4\n")
+    assert f"bt-bench: error: {path}:3:15: " in refused("sweep", path)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
@@ -88,10 +59,6 @@ def test_a_device_of_the_environment_that_cannot_be(monkeypatch):
     message = " ".join(refused("env").replace("│", " ").split())
     assert "BT_BENCH_DEVICE" in message
     assert "'gpu' is not a device" in message
-
-
-def test_overhead_without_a_gpu():
-    assert "no GPU to run on: torch" in refused("overhead")
 
 
 def test_more_memory_than_there_is(config, tmp_path):
@@ -165,10 +132,6 @@ def test_kernels_folder(config, tmp_path):
     assert "holds no variant file" in refused("sweep", config, "--kernels", tmp_path / "empty")
 
 
-def test_resume_of_no_run(tmp_path):
-    assert "does not exist" in refused("sweep", "--resume", tmp_path / "none")
-
-
 def test_compare_of_no_result(tmp_path):
     path = tmp_path / "baseline.json"
     assert str(path) in refused("compare", path, path)
@@ -183,14 +146,6 @@ def test_compare_of_no_result(tmp_path):
 def test_compare_of_one(tmp_path, config):
     run("sweep", config, "-k", "one", "--operations", "apply", "--out", tmp_path / "run")
     assert "two or more" in refused("compare", tmp_path / "run" / "fused.json")
-
-
-def test_compare_of_nothing_in_common(tmp_path, config):
-    for name in ("one", "two"):
-        run("sweep", config, "-k", name, "--operations", "apply", "--out", tmp_path / name)
-    outcome = run("compare", tmp_path / "one/baseline.json", tmp_path / "two/fused.json")
-    assert outcome.code == 4
-    assert "nothing of fused could be compared" in outcome.err
 
 
 def test_wrong_option_is_exit_2():
@@ -226,10 +181,6 @@ def test_window_outside_the_trace(tmp_path):
     assert "\nbt-bench: error: case 'far': " in message
     assert "9999999" in message
     assert not (tmp_path / "run").exists()
-
-
-def test_a_pattern_that_matches_nothing(config):
-    assert "-k 'nomatch'" in refused("sweep", config, "-k", "one,nomatch")
 
 
 def test_closed_pipe_keeps_the_exit_code(config, tmp_path):

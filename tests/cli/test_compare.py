@@ -39,6 +39,9 @@ from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.plan import Plan
 from bt_bench.results.run.series import series_of
 
+Write = Callable[..., Path]
+Sides = tuple[Path, Path]
+
 FORMATS = ("table", "md", "json", "csv", "junit", "html-fragment", "github")
 
 
@@ -64,7 +67,7 @@ def kernel(registers: int) -> CompiledKernel:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path: Path) -> Write:
     """Writes a result of these cases into a run folder, and gives its path."""
 
     def write_into(folder: str, variant: str, cases: Sequence[CaseResult], **fields: Any) -> Path:
@@ -77,12 +80,19 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def sides(write: Callable[..., Path]) -> tuple[Path, Path]:
+def sides(write: Write) -> Sides:
     """Two variants of one run; of its cases one is slower, one faster and one the same."""
     names = ("slow", "quick", "same")
     base = [timed(50.0, name, seed) for seed, name in enumerate(names)]
     other = [timed(50.0 * f, n, 9) for n, f in zip(names, (1.2, 0.8, 1.0), strict=True)]
     return write("run", "baseline", base), write("run", "fused", other)
+
+
+def run_of(write: Write) -> Path:
+    """The folder of a run of two variants that are equally fast."""
+    for seed, variant in enumerate(("baseline", "fused")):
+        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+    return folder
 
 
 def refused(outcome: Outcome, code: int, *texts: str) -> None:
@@ -98,7 +108,7 @@ def verdicts(outcome: Outcome) -> dict[str, str]:
     return {each["case"]: each["verdict"] for each in judgements}
 
 
-def test_verdicts_and_exit_code(sides: tuple[Path, Path]) -> None:
+def test_verdicts_and_exit_code(sides: Sides) -> None:
     outcome = run("compare", *sides, "--json")
     assert outcome.code == 1
     assert verdicts(outcome) == {"slow": "SLOWER", "quick": "FASTER", "same": "SAME"}
@@ -110,24 +120,22 @@ def test_verdicts_and_exit_code(sides: tuple[Path, Path]) -> None:
     ("option", "code"),
     [("slower", 1), ("none", 0), ("missing,invalid", 0), ("faster", 1), ("inconclusive", 0)],
 )
-def test_what_fails(sides: tuple[Path, Path], option: str, code: int) -> None:
+def test_what_fails(sides: Sides, option: str, code: int) -> None:
     assert run("compare", *sides, "--fail-on", option).code == code
 
 
-def test_an_improvement_does_not_fail(sides: tuple[Path, Path]) -> None:
+def test_an_improvement_does_not_fail(sides: Sides) -> None:
     assert run("compare", *sides, "--threshold", "25", "--fail-on", "slower,faster").code == 0
     assert run("compare", *reversed(sides), "--metric", "host_us").code == 1
 
 
-def test_the_first_is_the_base(sides: tuple[Path, Path]) -> None:
+def test_the_first_is_the_base(sides: Sides) -> None:
     assert run("compare", *reversed(sides), "--json").json()["base"] == "fused"
     assert run("compare", sides[0].parent, "--json").json()["base"] == "baseline"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_to_stdout_and_to_files(
-    sides: tuple[Path, Path], tmp_path: Path, name: str
-) -> None:
+def test_formats_to_stdout_and_to_files(sides: Sides, tmp_path: Path, name: str) -> None:
     whole = ("--all",) if name == "table" else ()  # a file has everything
     on_stdout = run("compare", *sides, "--format", name, *whole)
     assert on_stdout.code == 1
@@ -140,7 +148,7 @@ def test_formats_to_stdout_and_to_files(
     assert to_file.err == f"bt-bench: verdicts: {counts}; written to {path}\n"
 
 
-def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
+def test_formats_can_be_read_by_others(sides: Sides) -> None:
     rows = list(csv.DictReader(io.StringIO(run("compare", *sides, "--format", "csv").out)))
     assert [row["verdict"] for row in rows] == ["SLOWER", "FASTER", "SAME"]
     suites = ElementTree.fromstring(run("compare", *sides, "--format", "junit").out)
@@ -148,7 +156,7 @@ def test_formats_can_be_read_by_others(sides: tuple[Path, Path]) -> None:
 
 
 def test_a_format_that_cannot_be_written_keeps_no_other_from_it(
-    sides: tuple[Path, Path], tmp_path: Path
+    sides: Sides, tmp_path: Path
 ) -> None:
     long, good = tmp_path / ("a" * 300), tmp_path / "good.xml"
     outcome = run("compare", *sides, "--format", f"md={long}", "--format", f"junit={good}")
@@ -157,11 +165,11 @@ def test_a_format_that_cannot_be_written_keeps_no_other_from_it(
     assert good.read_text().startswith("<?xml")
 
 
-def test_two_formats_on_stdout(sides: tuple[Path, Path]) -> None:
+def test_two_formats_on_stdout(sides: Sides) -> None:
     refused(run("compare", *sides, "--format", "md", "--json"), 2, "would both go to stdout")
 
 
-def test_github(sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_github(sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
@@ -171,7 +179,7 @@ def test_github(sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.Mo
     assert "SLOWER" in summary.read_text()
 
 
-def test_only_changed_and_sort(sides: tuple[Path, Path]) -> None:
+def test_only_changed_and_sort(sides: Sides) -> None:
     def cases(*options: str) -> list[str]:
         return [
             each["case"] for each in run("compare", *sides, "--json", *options).json()["judgements"]
@@ -186,7 +194,7 @@ def test_only_changed_and_sort(sides: tuple[Path, Path]) -> None:
     assert run("compare", *reversed(sides), "--only-changed").code == 1
 
 
-def test_a_terminal_gets_its_width_and_colours(sides: tuple[Path, Path]) -> None:
+def test_a_terminal_gets_its_width_and_colours(sides: Sides) -> None:
     """As `rich` takes it, FORCE_COLOR makes a terminal of any stream."""
     terminal = {"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm", "COLUMNS": "60"}
     outcome = run_apart("compare", *sides, environment=terminal)
@@ -202,7 +210,7 @@ def test_a_terminal_gets_its_width_and_colours(sides: tuple[Path, Path]) -> None
     assert max(map(len, piped.out.splitlines())) > 60
 
 
-def test_explain(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_explain(sides: Sides, tmp_path: Path) -> None:
     outcome = run("compare", *sides, "--explain", "slow")
     assert outcome.code == 1
     assert "host_us" in outcome.out
@@ -215,12 +223,12 @@ def test_explain(sides: tuple[Path, Path], tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_metrics(sides: tuple[Path, Path]) -> None:
+def test_metrics(sides: Sides) -> None:
     assert verdicts(run("compare", *sides, "--json", "--metric", "host*"))["slow"] == "SLOWER"
     refused(run("compare", *sides, "--metric", "gpu_us"), 2, "--metric gpu_us: no such metric")
 
 
-def test_selected_cases_keep_their_verdicts_and_alone_count(sides: tuple[Path, Path]) -> None:
+def test_selected_cases_keep_their_verdicts_and_alone_count(sides: Sides) -> None:
     whole = run("compare", *sides, "--json").json()["judgements"]
     outcome = run("compare", *sides, "--json", "-k", "qu*,same")
     assert outcome.code == 0
@@ -242,7 +250,7 @@ def test_selected_cases_keep_their_verdicts_and_alone_count(sides: tuple[Path, P
     refused(run("compare", *sides, "--operations", ","), 2, "--operations names none")
 
 
-def test_selected_variants(write: Callable[..., Path]) -> None:
+def test_selected_variants(write: Write) -> None:
     for folder in ("a", "b"):
         base = write(folder, "baseline", [timed(50.0)])
         write(folder, "fused", [timed(50.0, seed=1)])
@@ -263,14 +271,14 @@ def test_selected_variants(write: Callable[..., Path]) -> None:
     refused(run("compare", run_folder, "--variants", "baseline"), 2, message)
 
 
-def test_a_selection_is_not_stored_as_a_whole(write: Callable[..., Path], reports: Path) -> None:
+def test_a_selection_is_not_stored_as_a_whole(write: Write, reports: Path) -> None:
     path = write("a", "fused", [timed(50.0)])
     outcome = run("compare", path, "--save-baseline", "main", "-k", "small")
     refused(outcome, 2, "stores a whole result", "leave out -k small")
     assert not reports.exists()
 
 
-def test_counts_are_more_or_fewer(write: Callable[..., Path]) -> None:
+def test_counts_are_more_or_fewer(write: Write) -> None:
     one, two = (make_case(compiled=[kernel(24)]), make_case(compiled=[kernel(32)]))
     base, other = write("a", "baseline", [one]), write("a", "fused", [two])
     outcome = run("compare", base, other)
@@ -285,7 +293,7 @@ def test_counts_are_more_or_fewer(write: Callable[..., Path]) -> None:
     assert by_metric["registers"]["verdict"] == "SLOWER"
 
 
-def test_floors(write: Callable[..., Path]) -> None:
+def test_floors(write: Write) -> None:
     base = write("a", "baseline", [make_case(compiled=[kernel(24)])])
     other = write("a", "fused", [make_case(compiled=[kernel(32)])])
     outcome = run("compare", base, other, "--floor", "registers=8", "--all")
@@ -300,13 +308,13 @@ def test_floors(write: Callable[..., Path]) -> None:
         refused(run("compare", base, other, "--floor", text), 2, f"--floor {text}: expected METRIC")
 
 
-def test_floors_of_times(sides: tuple[Path, Path]) -> None:
+def test_floors_of_times(sides: Sides) -> None:
     outcome = run("compare", *sides, "--floor", "host_us=15", "--json")
     assert outcome.code == 0
     assert set(verdicts(outcome).values()) == {"SAME"}
 
 
-def test_a_table_lists_what_changed_and_all_on_request(sides: tuple[Path, Path]) -> None:
+def test_a_table_lists_what_changed_and_all_on_request(sides: Sides) -> None:
     short, whole = run("compare", *sides), run("compare", *sides, "--all")
     assert "gather_slots/same" not in short.out
     assert (
@@ -322,7 +330,7 @@ def test_a_table_lists_what_changed_and_all_on_request(sides: tuple[Path, Path])
     assert "How it was compared" not in short.out
 
 
-def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_margins_by_flag_and_config(sides: Sides, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "gate: {margin_percent: 1}\ncases:\n"
@@ -366,14 +374,14 @@ def test_margins_by_flag_and_config(sides: tuple[Path, Path], tmp_path: Path) ->
         (("--save-baseline", "a/b"), "cannot be a file name"),
     ],
 )
-def test_wrong_options(sides: tuple[Path, Path], options: Sequence[str], message: str) -> None:
+def test_wrong_options(sides: Sides, options: Sequence[str], message: str) -> None:
     refused(run("compare", *sides, *options), 2, message)
 
 
 # What sides there are
 
 
-def test_labels(write: Callable[..., Path]) -> None:
+def test_labels(write: Write) -> None:
     old, new = (write(name, "fused", [timed(50.0, seed=i)]) for i, name in enumerate(("a", "b")))
     assert run("compare", old, new, "--json").json()["others"] == ["fused (b)"]
     assert run("compare", f"old={old}", f"new={new}", "--json").json()["base"] == "old"
@@ -383,7 +391,7 @@ def test_labels(write: Callable[..., Path]) -> None:
 
 
 def test_a_file_with_an_equals_sign_in_its_name(
-    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (write(name, "fused", [timed(50.0, seed=i)]) for i, name in enumerate(("a", "b")))
     monkeypatch.chdir(tmp_path)
@@ -391,7 +399,7 @@ def test_a_file_with_an_equals_sign_in_its_name(
     assert run("compare", "a=b.json", new, "--json").json()["base"] == "fused (a)"
 
 
-def test_run_folders_are_compared_variant_by_variant(write: Callable[..., Path]) -> None:
+def test_run_folders_are_compared_variant_by_variant(write: Write) -> None:
     for seed, folder in enumerate(("before", "after")):
         for value, variant in ((50.0, "baseline"), (30.0, "fused")):
             path = write(folder, variant, [staged(value, seed=9 * seed)])
@@ -409,7 +417,7 @@ def test_run_folders_are_compared_variant_by_variant(write: Callable[..., Path])
     assert run("compare", before, after, "--allow-missing").code == 0
 
 
-def test_results_of_different_runs_are_advisory(write: Callable[..., Path]) -> None:
+def test_results_of_different_runs_are_advisory(write: Write) -> None:
     old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(52.0, seed=9)])
     outcome = run("compare", old, new, "--json")
     assert outcome.code == 0
@@ -417,7 +425,7 @@ def test_results_of_different_runs_are_advisory(write: Callable[..., Path]) -> N
     assert run("compare", old, new, "--threshold", "2").code == 1
 
 
-def test_standard_input(sides: tuple[Path, Path]) -> None:
+def test_standard_input(sides: Sides) -> None:
     text = sides[1].read_text()
     assert run("compare", sides[0], "-", "--json", stdin=text).json()["others"] == ["fused"]
     refused(run("compare", "-", "-", stdin=text), 2, "expected it once")
@@ -432,7 +440,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "reports"
 
 
-def test_baselines(write: Callable[..., Path], reports: Path) -> None:
+def test_baselines(write: Write, reports: Path) -> None:
     old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(80.0, seed=9)])
     refused(run("compare", new, "--baseline", "main"), 2, "there are no baselines yet")
     saved = run("compare", old, "--save-baseline", "main")
@@ -444,9 +452,7 @@ def test_baselines(write: Callable[..., Path], reports: Path) -> None:
     assert (outcome.code, outcome.json()["base"]) == (1, "main")
 
 
-def test_a_regression_does_not_become_the_baseline(
-    write: Callable[..., Path], reports: Path
-) -> None:
+def test_a_regression_does_not_become_the_baseline(write: Write, reports: Path) -> None:
     old, new = write("a", "fused", [staged(50.0)]), write("b", "fused", [staged(80.0, seed=9)])
     run("compare", old, "--save-baseline", "main")
     both = ("--baseline", "main", "--save-baseline", "main")
@@ -458,7 +464,7 @@ def test_a_regression_does_not_become_the_baseline(
     assert (reports / "baselines" / "main.json").read_text() == new.read_text()
 
 
-def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) -> None:
+def test_what_cannot_be_a_baseline(write: Write, reports: Path) -> None:
     partial = write("a", "fused", [timed(50.0)], complete=False)
     refused(run("compare", partial, "--save-baseline", "main"), 2, "is a partial result")
     refused(run("compare", partial.parent, "--save-baseline", "main"), 2, "a run folder")
@@ -480,7 +486,7 @@ def test_what_cannot_be_a_baseline(write: Callable[..., Path], reports: Path) ->
     ],
 )
 def test_what_nothing_can_be_compared_with_is_no_baseline(
-    write: Callable[..., Path], reports: Path, cases: Sequence[CaseResult], message: str
+    write: Write, reports: Path, cases: Sequence[CaseResult], message: str
 ) -> None:
     path, other = write("a", "fused", cases), write("b", "fused", [timed(50.0, seed=1)])
     refused(run("compare", path, "--save-baseline", "main"), 2, f"{path} {message}")
@@ -491,7 +497,7 @@ def test_what_nothing_can_be_compared_with_is_no_baseline(
 
 
 def test_what_is_stored_is_what_was_compared(
-    write: Callable[..., Path], reports: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(50.0, seed=1)])
     slow = write("c", "fused", [timed(90.0)]).read_text()
@@ -510,7 +516,7 @@ def test_what_is_stored_is_what_was_compared(
 
 
 def test_a_stale_journal_changes_neither_verdicts_nor_what_is_stored(
-    write: Callable[..., Path], reports: Path
+    write: Write, reports: Path
 ) -> None:
     base, slow = (
         write("run", "baseline", [timed(50.0)]),
@@ -534,9 +540,7 @@ def test_a_stale_journal_changes_neither_verdicts_nor_what_is_stored(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_partial_results_are_not_compared_unless_allowed(
-    write: Callable[..., Path], name: str
-) -> None:
+def test_partial_results_are_not_compared_unless_allowed(write: Write, name: str) -> None:
     whole, part, parts = (
         write(folder, variant, [timed(50.0, seed=seed)], complete=folder == "a")
         for seed, (folder, variant) in enumerate((("a", "fused"), ("b", "fused"), ("b", "other")))
@@ -554,7 +558,7 @@ def test_partial_results_are_not_compared_unless_allowed(
     assert "fused (b) is a partial result" in " ".join(allowed.out.split())
 
 
-def test_what_a_partial_result_lacks_is_missing_all_the_same(write: Callable[..., Path]) -> None:
+def test_what_a_partial_result_lacks_is_missing_all_the_same(write: Write) -> None:
     whole = write("a", "fused", [timed(50.0), timed(50.0, "more")])
     part = write("b", "fused", [timed(50.0, seed=1)], complete=False)
     assert run("compare", whole, part, "--allow-partial").code == 4
@@ -566,9 +570,7 @@ PLANNED = "name: x\ndescription: ''\nvariants: [baseline, fused,\n  lost]\ncases
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("lost", ["baseline", "fused", "lost"])
-def test_a_variant_that_the_runs_config_names_is_missed(
-    write: Callable[..., Path], lost: str, name: str
-) -> None:
+def test_a_variant_that_the_runs_config_names_is_missed(write: Write, lost: str, name: str) -> None:
     for seed, variant in enumerate(("baseline", "fused", "lost")):
         path = write("run", variant, [timed(50.0, seed=seed), timed(9.0, "b", seed=seed)])
     folder = path.parent
@@ -588,7 +590,7 @@ def test_a_variant_that_the_runs_config_names_is_missed(
     assert run("compare", folder, "--allow-missing").code == 0
 
 
-def test_two_runs_that_lost_the_same_variant(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_runs_that_lost_the_same_variant(write: Write, tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
         for variant in ("baseline", "fused"):
@@ -601,7 +603,7 @@ def test_two_runs_that_lost_the_same_variant(write: Callable[..., Path], tmp_pat
     assert run("compare", *folders, "--allow-missing").code == 0
 
 
-def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Callable[..., Path]) -> None:
+def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Write) -> None:
     folder = write("run", "fused", [timed(50.0)]).parent
     (folder / "config.yaml").write_text("variants: [baseline, fused]\n")
     for options in ((), ("--allow-missing",), ("--fail-on", "none")):
@@ -623,9 +625,8 @@ def test_where_all_but_one_variant_is_lost_nothing_is_compared(write: Callable[.
         "variants:\n",
     ],
 )
-def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], text: str) -> None:
-    for seed, variant in enumerate(("baseline", "fused")):
-        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+def test_a_config_that_does_not_say_what_was_run(write: Write, text: str) -> None:
+    folder = run_of(write)
     (folder / "config.yaml").write_text(text)
     refused(run("compare", folder), 2, str(folder / "config.yaml"))
 
@@ -643,25 +644,21 @@ def test_a_config_that_does_not_say_what_was_run(write: Callable[..., Path], tex
         "variants: [baseline, # a: b\nfused,\nlost\n]\n",
     ],
 )
-def test_any_config_says_it(write: Callable[..., Path], text: str) -> None:
-    for seed, variant in enumerate(("baseline", "fused")):
-        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+def test_any_config_says_it(write: Write, text: str) -> None:
+    folder = run_of(write)
     (folder / "config.yaml").write_text(text)
     assert run("compare", folder, "--json").json()["counts"]["MISSING"] == 1
 
 
 @pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to("gone.yaml")])
-def test_a_config_that_is_no_file(
-    write: Callable[..., Path], plant: Callable[[Path], None]
-) -> None:
-    for seed, variant in enumerate(("baseline", "fused")):
-        folder = write("run", variant, [timed(50.0, seed=seed)]).parent
+def test_a_config_that_is_no_file(write: Write, plant: Callable[[Path], None]) -> None:
+    folder = run_of(write)
     plant(folder / "config.yaml")
     refused(run("compare", folder), 2, str(folder / "config.yaml"))
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_results_of_two_runs_in_one_folder(write: Callable[..., Path], name: str) -> None:
+def test_results_of_two_runs_in_one_folder(write: Write, name: str) -> None:
     for seed, variant in enumerate(("baseline", "fused", "other")):
         run_id = "later" if variant == "fused" else "run"
         path = write("run", variant, [timed(50.0, seed=seed)], run_id=run_id)
@@ -693,7 +690,7 @@ def test_results_of_two_runs_in_one_folder(write: Callable[..., Path], name: str
         (lambda text: text.replace('"samples":[[', '"samples":[[],['), "is damaged"),
     ],
 )
-def test_damaged_files(sides: tuple[Path, Path], spoil: Callable[[str], str], message: str) -> None:
+def test_damaged_files(sides: Sides, spoil: Callable[[str], str], message: str) -> None:
     text = sides[1].read_text()
     sides[1].write_text(spoil(text))
     assert sides[1].read_text() != text
@@ -702,7 +699,7 @@ def test_damaged_files(sides: tuple[Path, Path], spoil: Callable[[str], str], me
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_other_schema_versions(sides: tuple[Path, Path], version: int) -> None:
+def test_other_schema_versions(sides: Sides, version: int) -> None:
     text = sides[1].read_text()
     sides[1].write_text(text.replace('"schema_version": 3', f'"schema_version": {version}'))
     refused(
@@ -712,7 +709,7 @@ def test_other_schema_versions(sides: tuple[Path, Path], version: int) -> None:
     )
 
 
-def test_other_devices_and_plans(write: Callable[..., Path]) -> None:
+def test_other_devices_and_plans(write: Write) -> None:
     base = write("a", "fused", [timed(50.0)])
     device = write("b", "fused", [timed(50.0, seed=1)], environment=make_environment(triton="3.5"))
     plan = write("c", "fused", [timed(50.0, seed=1)], plan=Plan(rounds=9, warmup_rounds=1))
@@ -722,7 +719,7 @@ def test_other_devices_and_plans(write: Callable[..., Path]) -> None:
     assert run("compare", base, plan, "--ignore-plan").code == 0
 
 
-def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path]) -> None:
+def test_a_crash_that_did_not_come_back_is_a_warning(write: Write) -> None:
     base = write("run", "baseline", [timed(50.0)])
     crashes = [make_crash(), make_crash("step/other")]
     other = write("run", "fused", [timed(50.0, seed=9)], crashes=crashes)
@@ -741,7 +738,7 @@ def test_a_crash_that_did_not_come_back_is_a_warning(write: Callable[..., Path])
     assert read_result(other).crashes == []
 
 
-def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_one_result_twice(sides: Sides, tmp_path: Path) -> None:
     refused(
         run("compare", sides[0], sides[0]),
         2,
@@ -752,7 +749,7 @@ def test_one_result_twice(sides: tuple[Path, Path], tmp_path: Path) -> None:
     refused(run("compare", sides[0], f"copy={copy}"), 2, "copy are the same result")
 
 
-def test_nothing_in_common(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_nothing_in_common(write: Write, tmp_path: Path) -> None:
     one, two = write("a", "fused", [timed(50.0, "x")]), write("b", "fused", [timed(50.0, "y")])
     junit = tmp_path / "junit.xml"
     for options in ((), ("--allow-missing",), ("--fail-on", "none")):
@@ -765,9 +762,7 @@ def test_nothing_in_common(write: Callable[..., Path], tmp_path: Path) -> None:
     assert run("compare", empty, write("d", "fused", [])).code == 4
 
 
-def test_nothing_in_common_with_one_of_two_sides(
-    sides: tuple[Path, Path], write: Callable[..., Path]
-) -> None:
+def test_nothing_in_common_with_one_of_two_sides(sides: Sides, write: Write) -> None:
     lost = write("run", "lost", [timed(50.0, "else")])
     outcome = run("compare", sides[0], sides[1], lost, "--allow-missing", "--fail-on", "missing")
     assert outcome.code == 4
@@ -776,7 +771,7 @@ def test_nothing_in_common_with_one_of_two_sides(
 
 
 @pytest.mark.parametrize("options", [(), ("--fail-on", "slower"), ("--fail-on", "none")])
-def test_one_sample_is_no_pass(write: Callable[..., Path], options: Sequence[str]) -> None:
+def test_one_sample_is_no_pass(write: Write, options: Sequence[str]) -> None:
     cases = [make_case(samples={Quantity.HOST_US: [[value]]}) for value in (50.0, 80.0)]
     base, other = write("run", "baseline", cases[:1]), write("run", "fused", cases[1:])
     outcome = run("compare", base, other, *options)
@@ -788,7 +783,7 @@ def test_one_sample_is_no_pass(write: Callable[..., Path], options: Sequence[str
 @pytest.mark.parametrize("runs", [("run", "run"), ("a", "b")])
 @pytest.mark.parametrize("factor", [1.0, 4473.0])
 def test_times_of_a_plan_without_instances_are_not_comparable(
-    write: Callable[..., Path], runs: tuple[str, str], factor: float
+    write: Write, runs: tuple[str, str], factor: float
 ) -> None:
     """Of one or of two runs: equal counts are no pass, unless they are all that is asked for."""
     base, other = (
@@ -814,9 +809,7 @@ def test_times_of_a_plan_without_instances_are_not_comparable(
     assert run("compare", base, other, "--metric", "launches").code == 0
 
 
-def test_one_time_with_too_few_instances_is_no_pass_beside_another(
-    write: Callable[..., Path],
-) -> None:
+def test_one_time_with_too_few_instances_is_no_pass_beside_another(write: Write) -> None:
     """As device times have where the plan asks for few rounds of the profiler."""
     sides = []
     for seed, (variant, us) in enumerate((("baseline", 5.0), ("fused", 500.0))):
@@ -830,7 +823,7 @@ def test_one_time_with_too_few_instances_is_no_pass_beside_another(
     assert run("compare", *sides, "--metric", "host_us").code == 0
 
 
-def test_all_metrics_decide_where_that_is_asked_for(write: Callable[..., Path]) -> None:
+def test_all_metrics_decide_where_that_is_asked_for(write: Write) -> None:
     sides = []
     for seed, (variant, us) in enumerate((("baseline", 70.0), ("fused", 90.0))):
         step = {Quantity.STEP_US: timed(us, seed=seed + 5).measurements[0].samples}
@@ -861,7 +854,7 @@ def test_committed_runs_have_the_colour_that_their_pages_say(gpu: str) -> None:
     assert (counts["SLOWER"], counts["INVALID"], counts["MISSING"]) == (0, 0, 0)
 
 
-def test_a_variant_of_one_run_folder_only(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_variant_of_one_run_folder_only(write: Write, tmp_path: Path) -> None:
     for seed, folder in enumerate("ab"):
         write(folder, "fused", [timed(50.0, seed=seed)])
     write("b", "added", [timed(50.0)])
@@ -870,7 +863,7 @@ def test_a_variant_of_one_run_folder_only(write: Callable[..., Path], tmp_path: 
 
 
 def test_files_that_cannot_be_written(
-    sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sides[0] / "out.md"
     outcome = run("compare", *sides, "--format", f"md={path}")
@@ -889,9 +882,7 @@ def test_files_that_cannot_be_written(
     assert f"cannot write {path}, which GITHUB_STEP_SUMMARY names: " in outcome.err
 
 
-def test_what_is_no_regular_file_is_written_through(
-    sides: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_what_is_no_regular_file_is_written_through(sides: Sides, tmp_path: Path) -> None:
     """By links, which a defect would replace and not the devices."""
     link, target, full, null = (tmp_path / name for name in ("link", "real.md", "full", "null"))
     target.write_text("old")
@@ -915,9 +906,7 @@ def test_what_is_no_regular_file_is_written_through(
 
 
 @pytest.mark.parametrize("target", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_stdout_by_another_name_is_stdout(
-    sides: tuple[Path, Path], tmp_path: Path, target: str
-) -> None:
+def test_stdout_by_another_name_is_stdout(sides: Sides, tmp_path: Path, target: str) -> None:
     """No table comes beside it, and nothing else may go there."""
     link = tmp_path / "link"
     link.symlink_to(target)
@@ -927,7 +916,7 @@ def test_stdout_by_another_name_is_stdout(
     refused(outcome, 2, "json and md would both go to stdout")
 
 
-def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_no_file_and_no_stream_takes_two_reports(sides: Sides, tmp_path: Path) -> None:
     fifo, link = tmp_path / "fifo", tmp_path / "link"
     os.mkfifo(fifo)
     link.symlink_to(fifo)
@@ -944,9 +933,7 @@ def test_no_file_and_no_stream_takes_two_reports(sides: tuple[Path, Path], tmp_p
     assert f"--format {out}: stdout goes to this file too" in done.stderr
 
 
-def test_a_fifo_is_read_and_waiting_for_it_is_said(
-    sides: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_fifo_is_read_and_waiting_for_it_is_said(sides: Sides, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     writer = threading.Thread(target=lambda: fifo.write_bytes(sides[1].read_bytes()))
@@ -957,7 +944,7 @@ def test_a_fifo_is_read_and_waiting_for_it_is_said(
     assert outcome.err == f"bt-bench: {fifo} is a FIFO; waiting for its writer\n"
 
 
-def test_a_file_of_another_kind(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_file_of_another_kind(sides: Sides, tmp_path: Path) -> None:
     verdicts_file = tmp_path / "verdicts.json"
     run("compare", *sides, "--format", f"json={verdicts_file}")
     outcome = run("compare", sides[0], verdicts_file)
@@ -968,7 +955,7 @@ def test_a_file_of_another_kind(sides: tuple[Path, Path], tmp_path: Path) -> Non
     refused(outcome, 2, "is a result, not a recording; `bt-bench compare` and")
 
 
-def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> None:
+def test_one_side_only(sides: Sides, write: Write) -> None:
     cases = [timed(50.0, "same", 5)]
     fewer = write("run", "fused", cases)
     outcome = run("compare", sides[0], fewer)
@@ -978,7 +965,7 @@ def test_one_side_only(sides: tuple[Path, Path], write: Callable[..., Path]) -> 
     assert read_result(fewer).cases == cases
 
 
-def test_a_failed_case(write: Callable[..., Path]) -> None:
+def test_a_failed_case(write: Write) -> None:
     good = write("a", "baseline", [timed(50.0), timed(50.0, "other")])
     bad = write("a", "fused", [make_failed_case(message="slot 3"), timed(50.0, "other", 1)])
     outcome = run("compare", good, bad)
@@ -991,7 +978,7 @@ def test_a_folder_without_results(tmp_path: Path) -> None:
     refused(run("compare", tmp_path, tmp_path / "gone.json"), 2, "holds no result file")
 
 
-def test_without_torch_triton_or_pandas(sides: tuple[Path, Path], tmp_path: Path) -> None:
+def test_without_torch_triton_or_pandas(sides: Sides, tmp_path: Path) -> None:
     blocked = "import sys\nfor name in ('torch', 'triton', 'pandas'):\n    sys.modules[name] = None"
     reports = {name: tmp_path / f"report.{name}" for name in FORMATS}
     options = [f"--format={name}={path}" for name, path in reports.items()]
@@ -1010,7 +997,7 @@ def spread_of(us: float, quantity: Quantity = Quantity.HOST_US) -> ControlSpread
 @pytest.mark.parametrize("host", [1.0, 1.4, 0.6])
 @pytest.mark.parametrize("moved_us", [0.0, 4.3, 40.0])
 def test_two_runs_of_equal_code_pass_whatever_the_machine_does(
-    write: Callable[..., Path], host: float, moved_us: float
+    write: Write, host: float, moved_us: float
 ) -> None:
     """A short host time, a control of a longer one that moved, and a host of another speed."""
     paths = []
@@ -1031,7 +1018,7 @@ def test_two_runs_of_equal_code_pass_whatever_the_machine_does(
 
 @pytest.mark.parametrize("runs", [("a", "a"), ("a", "b")])
 def test_verdicts_follow_from_the_numbers_that_are_shown(
-    write: Callable[..., Path], runs: tuple[str, str]
+    write: Write, runs: tuple[str, str]
 ) -> None:
     """From the JSON alone, and from what the table prints, over random cases."""
     generator = np.random.default_rng(11)
@@ -1069,7 +1056,7 @@ def verdict_from(low: float, high: float, margin: float) -> str:
     return "SAME" if -margin <= low and high <= margin else "INCONCLUSIVE"
 
 
-def test_what_is_left_out_is_counted_as_it_would_be_listed(write: Callable[..., Path]) -> None:
+def test_what_is_left_out_is_counted_as_it_would_be_listed(write: Write) -> None:
     """A gap is part of other times: no table lists it, so the line on what is left out does not."""
     sides = []
     for seed, (variant, gap) in enumerate((("baseline", 5.0), ("fused", 9.0))):
@@ -1084,7 +1071,7 @@ def test_what_is_left_out_is_counted_as_it_would_be_listed(write: Callable[..., 
     assert scope.endswith("nor for the exit code: 1 SAME.")
 
 
-def test_means_of_exact_counts_have_no_interval(write: Callable[..., Path]) -> None:
+def test_means_of_exact_counts_have_no_interval(write: Write) -> None:
     sides = [
         write(
             "run",
@@ -1102,7 +1089,7 @@ def test_means_of_exact_counts_have_no_interval(write: Callable[..., Path]) -> N
 
 
 def test_the_title_has_config_machine_and_whether_results_are_right(
-    sides: tuple[Path, Path], write: Callable[..., Path]
+    sides: Sides, write: Write
 ) -> None:
     title = run("compare", *sides).out.splitlines()[0]
     assert title.endswith(
@@ -1127,7 +1114,7 @@ def test_the_title_has_config_machine_and_whether_results_are_right(
     ],
 )
 def test_folders_of_one_name_are_told_apart_by_what_differs(
-    write: Callable[..., Path], tmp_path: Path, paths: tuple[str, str], labels: tuple[str, str]
+    write: Write, tmp_path: Path, paths: tuple[str, str], labels: tuple[str, str]
 ) -> None:
     for path in paths:
         (tmp_path / path).mkdir(parents=True, exist_ok=True)
@@ -1136,7 +1123,7 @@ def test_folders_of_one_name_are_told_apart_by_what_differs(
     assert (found["base"], *found["others"]) == labels
 
 
-def test_failed_self_checks_are_named_after_the_sentences(write: Callable[..., Path]) -> None:
+def test_failed_self_checks_are_named_after_the_sentences(write: Write) -> None:
     slow_harness = make_calibration({"empty_call": [0.167]})
     sound = make_calibration({"empty_call": [0.06]})
     first = [
@@ -1172,7 +1159,7 @@ def test_failed_self_checks_are_named_after_the_sentences(write: Callable[..., P
     ],
 )
 def test_the_first_screen_is_sorted_as_asked(
-    write: Callable[..., Path], options: Sequence[str], title: str, order: list[str]
+    write: Write, options: Sequence[str], title: str, order: list[str]
 ) -> None:
     factors = {"quick": 0.8, "slow": 1.2, "first": 0.7, "slower": 1.4}
     base = [timed(50.0, name, seed) for seed, name in enumerate(factors)]
@@ -1184,7 +1171,7 @@ def test_the_first_screen_is_sorted_as_asked(
     assert listed == order
 
 
-def test_sorting_the_first_screen_hides_no_regression(write: Callable[..., Path]) -> None:
+def test_sorting_the_first_screen_hides_no_regression(write: Write) -> None:
     names = [f"case_{number:02}" for number in range(20)]
     base = [timed(50.0, name, seed) for seed, name in enumerate(names)]
     other = [timed(55.0 if name == names[-1] else 25.0, name, 99) for name in names]
@@ -1196,7 +1183,7 @@ def test_sorting_the_first_screen_hides_no_regression(write: Callable[..., Path]
     assert rows[-1] == ("SLOWER", names[-1])
 
 
-def test_a_base_that_failed_is_named_once_for_all_sides(write: Callable[..., Path]) -> None:
+def test_a_base_that_failed_is_named_once_for_all_sides(write: Write) -> None:
     base = write("run", "baseline", [make_failed_case("slow")])
     others = [
         write("run", name, [timed(50.0, "slow", seed)]) for seed, name in enumerate(("fused", "x"))

@@ -18,6 +18,7 @@ from support.censuses import FAILS, take_made_up
 from support.commands import RAISING_VARIANT, TINY, run, run_apart, start
 from support.factories import make_case, make_environment, make_result
 from support.processes import runs, wait_for
+from support.refusals import refused
 from support.repositories import KERNELS, commit, git, repository, write
 
 from bt_bench.results.files.folders import RunFolder
@@ -335,9 +336,7 @@ def test_what_cannot_be_asked_for(repo, options, what):
 )
 def test_what_a_static_gate_cannot_be_asked_for(repo, monkeypatch, options, what):
     monkeypatch.setattr("bt_bench.worker.take_census", None)  # nothing is compiled before
-    outcome = run("gate", "--config", "my.yaml", "--kernels", "mine", "--static", *options)
-    assert outcome.code == 2
-    assert what in outcome.err
+    assert what in refused("gate", "--config", "my.yaml", "--kernels", "mine", "--static", *options)
 
 
 def test_the_environment_may_speak_of_other_gates(repo, monkeypatch):
@@ -405,9 +404,9 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     outcome = run(*against, "--out", "out2", "--format", "md")
     assert outcome.code in (1, 4)
     assert "fused.json has no such case; sweep again to store it" in " ".join(outcome.out.split())
-    outcome = run(*against, "--operations", "apply")
-    assert outcome.code == 4
-    assert "no case in common with the config more; it has step/tiny" in outcome.err
+    assert "no case in common with the config more; it has step/tiny" in refused(
+        *against, "--operations", "apply", code=4
+    )
 
 
 AGAINST = """\
@@ -635,9 +634,9 @@ def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped
 def test_a_recording_is_no_result(repo):
     gate("--out", "out")
     arguments = ["--device", "cpu", "--against", "out/recording.json"]
-    outcome = run("gate", "--config", "my.yaml", *arguments)
-    assert outcome.code == 2
-    assert "is a recording, not a result; `bt-bench selfcheck --recording FILE`" in outcome.err
+    assert "is a recording, not a result; `bt-bench selfcheck --recording FILE`" in refused(
+        "gate", "--config", "my.yaml", *arguments
+    )
 
 
 @pytest.mark.slow

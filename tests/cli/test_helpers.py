@@ -5,14 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.commands import TINY, run
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
+from support.commands import run
+from support.refusals import refused
 
 
 def test_runs_without_the_helpers_in_c_are_told_and_not_compared(config, tmp_path, monkeypatch):
@@ -30,16 +24,13 @@ def test_runs_without_the_helpers_in_c_are_told_and_not_compared(config, tmp_pat
     assert f"Warning: {fallback}" in " ".join((python / "comparison.md").read_text().split())
 
     files = [folder / "fused.json" for folder in (native, python)]
-    refused = run("compare", *files)
-    assert refused.code == 4
-    assert "staging in C in use against not in use" in refused.err
-    assert "--ignore-helpers" in refused.err
+    message = refused("compare", *files, code=4)
+    assert "staging in C in use against not in use" in message
+    assert "--ignore-helpers" in message
     allowed = run("compare", *files, "--ignore-helpers", "--fail-on", "none", "--json").json()
     assert any("differ, as allowed: staging in C" in text for text in allowed["warnings"])
 
-    resumed = run("sweep", "--resume", native)
-    assert resumed.code == 2
-    assert "was started with other helpers" in resumed.err
+    assert "was started with other helpers" in refused("sweep", "--resume", native)
 
     earlier = json.loads(files[0].read_text())
     del earlier["environment"]["helpers"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import run
+from support.refusals import refused
 
 ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
 
@@ -49,6 +50,4 @@ def test_without_a_run_it_is_said_what_is_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BT_BENCH_REPORTS", raising=False)
-    outcome = run(command)
-    assert outcome.code == 2
-    assert "reports/ has no run to take; expected a run folder" in outcome.err
+    assert "reports/ has no run to take; expected a run folder" in refused(command)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.commands import run
 from support.factories import make_environment
+from support.refusals import refused
 from synthetic import Noise, SyntheticPopulation
 
 from bt_bench.analysis import judging
@@ -97,9 +98,9 @@ def test_recordings_are_counted_apart(recording: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_to_be_found_is_beyond_the_margin(recording: Path) -> None:
-    outcome = run("selfcheck", "--recording", str(recording), "--detect", "1.5")
-    assert outcome.code == 2
-    assert "--detect is 1.5, but slowdowns up to the margin of 1.5 % count as none" in outcome.err
+    assert "--detect is 1.5, but slowdowns up to the margin of 1.5 % count as none" in refused(
+        "selfcheck", "--recording", str(recording), "--detect", "1.5"
+    )
 
 
 def test_a_missed_promise_is_exit_5(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,28 +115,26 @@ def test_a_recording_of_other_code_is_refused(recording: Path) -> None:
     data = json.loads(recording.read_text())
     data["arms"]["head"]["commit"] = "def"
     recording.write_text(json.dumps(data))
-    outcome = run("selfcheck", "--recording", str(recording))
-    assert outcome.code == 2
-    assert "expected arms of equal code" in outcome.err
+    assert "expected arms of equal code" in refused("selfcheck", "--recording", str(recording))
 
 
 def test_without_a_recording(monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:
     monkeypatch.setattr("bt_bench.runs.recording_paths", list)
-    outcome = run("selfcheck")
-    assert outcome.code == 2
-    assert "no recording comes with this installation; pass --recording FILE" in outcome.err
+    assert "no recording comes with this installation; pass --recording FILE" in refused(
+        "selfcheck"
+    )
     monkeypatch.setattr("bt_bench.runs.recording_paths", lambda: [recording])
     assert run("selfcheck", "--gates", "3").code == 0
 
 
 def test_a_recording_and_a_device_exclude_each_other(recording: Path) -> None:
-    outcome = run("selfcheck", "--recording", str(recording), "--device", "cpu")
-    assert outcome.code == 2
-    assert "exclude each other" in outcome.err
+    assert "exclude each other" in refused(
+        "selfcheck", "--recording", str(recording), "--device", "cpu"
+    )
 
 
 @pytest.mark.parametrize("option", ["--save", "--rounds", "--config"])
 def test_how_to_record_is_of_no_use_without_a_device(recording: Path, option: str) -> None:
-    outcome = run("selfcheck", "--recording", str(recording), option, "20")
-    assert outcome.code == 2
-    assert f"{option} is for recording rounds; give --device as well" in outcome.err
+    assert f"{option} is for recording rounds; give --device as well" in refused(
+        "selfcheck", "--recording", str(recording), option, "20"
+    )

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from support.commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
 from support.mutants import write_mutant
+from support.refusals import refused
 
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.reading import read_run, result_schema
@@ -30,13 +31,6 @@ FEATURE_CASES = """\
   - {name: outputs, requests: 2, tokens: 4, custom_outputs: true}
   - {name: window, requests: 2, tokens: 4, custom_outputs: true, sliding_window: 8}
 """
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
 
 
 # The process that sweeps needs neither; its worker does.
@@ -100,9 +94,7 @@ def test_an_existing_folder_is_never_overwritten(config, tmp_path):
     out = tmp_path / "run"
     run("sweep", config, "--out", out)
     before = (out / "baseline.json").read_bytes()
-    outcome = run("sweep", config, "--out", out)
-    assert outcome.code == 2
-    assert "is never overwritten" in outcome.err
+    assert "is never overwritten" in refused("sweep", config, "--out", out)
     assert (out / "baseline.json").read_bytes() == before
 
 
@@ -270,9 +262,7 @@ def test_killed_between_files_of_a_case(config, tmp_path):
 def test_resume_with_something_else(arguments, message, config, tmp_path):
     out = tmp_path / "run"
     run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
-    outcome = run("sweep", "--resume", out, *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
+    assert message in refused("sweep", "--resume", out, *arguments)
 
 
 def test_resume_accepts_the_same_config(config, tmp_path):
@@ -289,9 +279,7 @@ def test_resume_refuses_other_sources(config, tmp_path):
     out = tmp_path / "run"
     run("sweep", config, "--kernels", folder, "--variants", "mine", "-k", "one", "--out", out)
     (folder / "mine.py").write_text(source.format("two"))
-    outcome = run("sweep", "--resume", out, "--kernels", folder)
-    assert outcome.code == 2
-    assert "the source of variant 'mine'" in outcome.err
+    assert "the source of variant 'mine'" in refused("sweep", "--resume", out, "--kernels", folder)
 
 
 def test_dry_run_runs_nothing(config, tmp_path, monkeypatch):
@@ -374,9 +362,7 @@ def test_resume_refuses_an_edited_config(config, tmp_path):
     run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
     saved = out / "config.yaml"
     saved.write_text(saved.read_text().replace("tokens: 4", "tokens: 6"))
-    outcome = run("sweep", "--resume", out)
-    assert outcome.code == 2
-    assert "case 'one' was measured with other parameters" in outcome.err
+    assert "case 'one' was measured with other parameters" in refused("sweep", "--resume", out)
 
 
 def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
@@ -386,9 +372,9 @@ def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):
     assert run("sweep", "--resume", out).code == 0
     assert all(result.complete for result in read_run(out))
     (tmp_path / "empty").mkdir()
-    outcome = run("sweep", "--resume", tmp_path / "empty")
-    assert outcome.code == 2
-    assert "nothing was measured; start a new run" in outcome.err
+    assert "nothing was measured; start a new run" in refused(
+        "sweep", "--resume", tmp_path / "empty"
+    )
 
 
 def test_whatever_stops_a_run_it_is_said_how_to_go_on(config, tmp_path, monkeypatch):
@@ -396,6 +382,6 @@ def test_whatever_stops_a_run_it_is_said_how_to_go_on(config, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("bt_bench.runs.run_sweep", fail)
-    outcome = run("sweep", config, "--out", tmp_path / "run")
-    assert outcome.code == 2
-    assert f"sweep --resume {tmp_path / 'run'}" in outcome.err
+    assert f"sweep --resume {tmp_path / 'run'}" in refused(
+        "sweep", config, "--out", tmp_path / "run"
+    )

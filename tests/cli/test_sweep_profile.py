@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from support import commands
-from support.commands import TINY, run
+from support.commands import run
 from support.factories import (
     make_calibration,
     make_environment,
@@ -142,13 +142,6 @@ def ncu(tmp_path, monkeypatch):
 
     does()
     return does
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
 
 
 def files_of(folder):

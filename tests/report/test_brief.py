@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from support import scenarios
 from support.factories import (
     make_case,
@@ -18,11 +16,12 @@ from support.factories import (
     make_result,
     make_rounds,
 )
+from support.timelines import shown
 
 from bt_bench.analysis import EVERYTHING, Selection
 from bt_bench.base.errors import UsageError
 from bt_bench.config import planned_variants
-from bt_bench.report.console import print_document, render_plain
+from bt_bench.report.console import render_plain
 from bt_bench.report.run.brief import MAX_FAILURES, brief_document
 from bt_bench.report.run.brief_tables import NUM_WORST
 from bt_bench.report.run.document import run_document
@@ -46,10 +45,7 @@ def on_terminals(results: list[VariantResult], *, whole: bool = False) -> Iterat
     """Yield the lines on a terminal of each of the widths."""
     document = run_document(results) if whole else brief_document(results)
     for width in WIDTHS:
-        stream = StringIO()
-        console = Console(file=stream, force_terminal=True, color_system=None, width=width)
-        print_document(document, console)
-        lines = stream.getvalue().splitlines()
+        lines = shown(document, width).splitlines()
         assert max(map(len, lines)) <= width
         yield lines
 

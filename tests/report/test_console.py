@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console
 from support import scenarios
 from support.goldens import assert_golden
+from support.timelines import shown
 
 from bt_bench.base.document import Bullets, Cell, Document, Heading, Section, Table
-from bt_bench.report.console import PLAIN_WIDTH, folded, print_document, render_plain
+from bt_bench.report.console import PLAIN_WIDTH, folded, render_plain
 from bt_bench.report.run.brief import brief_document
+from bt_bench.report.run.document import run_document
 from bt_bench.report.run.rendering import print_run
 from bt_bench.results import VariantResult, context_of
 
@@ -64,29 +66,17 @@ def test_a_pipe_gets_wide_tables_whole() -> None:
 
 
 def test_a_narrow_terminal_breaks_cells_and_loses_none() -> None:
-    stream = StringIO()
-    console = Console(file=stream, force_terminal=True, color_system=None, width=50)
-    print_run(scenarios.gpu_run(), whole=True, console=console)
-    text = stream.getvalue()
+    text = shown(run_document(scenarios.gpu_run()), 50)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 50
     assert "77.6" in text
-
-
-def test_the_width_of_the_console_is_put_back() -> None:
-    console = Console(file=StringIO(), force_terminal=False, width=71)
-    print_run(scenarios.gpu_run(), console=console)
-    assert console.width == 71
 
 
 def _on_terminal(width: int, *rows: tuple[str, ...] | Heading, **options: bool) -> list[str]:
     cells = [r if isinstance(r, Heading) else tuple(Cell(t, "why") for t in r) for r in rows]
     columns = max((row for row in rows if isinstance(row, tuple)), key=len)
     table = Table(tuple("ab"[: len(columns)]), tuple(cells), 1, **options)
-    stream = StringIO()
-    console = Console(file=stream, force_terminal=True, color_system=None, width=width)
-    print_document(Document("title", (), (Section("section", (table,)),)), console)
-    return stream.getvalue().splitlines()[5:]
+    return shown(Document("title", (), (Section("section", (table,)),)), width).splitlines()[5:]
 
 
 def test_names_for_which_it_is_too_narrow_have_lines_of_their_own() -> None:
@@ -120,10 +110,7 @@ def test_names_that_are_too_wide_even_so_are_folded_at_their_joints() -> None:
 def test_titles_are_folded_before_names_and_numbers_keep_their_sign() -> None:
     columns = ("Config", "a_name_of_a_variant")
     table = Table(columns, ((Cell("one_name"), Cell("-41.3 to +2.0")),), num_text_columns=1)
-    stream = StringIO()
-    console = Console(file=stream, force_terminal=True, color_system=None, width=23)
-    print_document(Document("title", (table,), ()), console)
-    assert stream.getvalue().splitlines()[1:] == [
+    assert shown(Document("title", (table,), ()), 23).splitlines()[1:] == [
         "Config     a_name_of_a_",
         "                variant",
         "───────────────────────",

@@ -21,7 +21,6 @@ from bt_bench.report.frames import (
     roofline_frame,
     summary_frame,
 )
-from bt_bench.report.run.work import roofline_json
 from bt_bench.results.run.calibration import PlainCopies
 from bt_bench.results.run.nouns import Quantity
 
@@ -84,14 +83,6 @@ def test_what_cases_must_move_has_a_row_per_variant_and_case() -> None:
     (row,) = frame.to_dict("records")
     assert (row["case"], row["required_bytes"], row["binds"]) == ("a", 1000, "launch")
     assert (row["bound_us"], row["times_bound"]) == (0.75, 4.0)
-    assert not set(row) - set(ROOFLINE_COLUMNS)
-
-
-def test_every_figure_of_a_roofline_has_a_column() -> None:
-    case = make_case(workload=make_required(1000))
-    found = roofline_json(make_result(cases=[case]), case)
-    assert found is not None
-    assert tuple(found) == ROOFLINE_COLUMNS[5:]
 
 
 def test_without_pandas_it_says_what_to_install(monkeypatch) -> None:

@@ -223,11 +223,11 @@ def test_underscores_inside_words_are_left_alone() -> None:
     assert escape("_x_") == "\\_x\\_"
 
 
-def test_rendering_imports_neither_torch_nor_triton_nor_pandas() -> None:
+def test_rendering_imports_neither_torch_nor_triton_nor_pandas_nor_scipy() -> None:
     code = (
         "import sys, bt_bench.report.markdown, bt_bench.report.console, "
         "bt_bench.results.files.reading, bt_bench.report.frames, bt_bench.report.formats;"
-        "print({'torch', 'triton', 'pandas'} & set(sys.modules))"
+        "print({'torch', 'triton', 'pandas', 'scipy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

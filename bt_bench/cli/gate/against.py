@@ -65,7 +65,7 @@ def gate_against(
     new = folder / f"{stored.variant.name}.json"
     if _read(str(new)) != swept:  # only now that the worker is gone, which could have written there
         raise changed_meanwhile(new)
-    judged = _judged(options, _Asked(options, stored), patterns, new)
+    judged = _judged(options, stored, patterns, new)
     return finish(judged, options, folder)
 
 
@@ -152,32 +152,14 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
     return result
 
 
-class _Asked:
-    """The cases to compare: the config's, and the stored ones that flags do not leave out.
+def _judged(
+    options: Options, stored: VariantResult, patterns: tuple[str, ...], new: Path
+) -> Judged:
+    """Return the comparison of both files, with the cases that only one side has as missing.
 
-    Stored cases that the config no longer has are included: else renaming a case would pass it.
+    Compared are the config's cases, and the stored ones that flags do not leave out. Stored cases
+    that the config no longer has are included: else renaming a case would pass it.
     """
-
-    def __init__(self, options: Options, stored: VariantResult) -> None:
-        spec, chosen = options.spec, options.chosen
-        names = {case.name for case in spec.cases}
-        self.config = spec.name
-        self.of_config = {
-            (operation, case.name): f"{operation}/{case.name}"
-            for operation in spec.operations
-            for case in spec.cases
-        }
-        self.stored = {case.key for case in stored.cases}
-        self.left_out = {
-            case.key
-            for case in stored.cases
-            if ("cases" in chosen and case.case not in names)
-            or ("operations" in chosen and case.operation not in spec.operations)
-        }
-
-
-def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Path) -> Judged:
-    """Return the comparison of both files, with the cases that only one side has as missing."""
     from bt_bench.analysis import Criteria, Given, judge, match_sides
     from bt_bench.config import planned_variants
 
@@ -191,25 +173,37 @@ def _judged(options: Options, asked: _Asked, patterns: tuple[str, ...], new: Pat
     )
     matched = match_sides(given, planned_variants)
     judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
-    known = set(asked.of_config.values())
+    spec, chosen = options.spec, options.chosen
+    names = {case.name for case in spec.cases}
+    of_config = {
+        f"{operation}/{case.name}": (operation, case.name)
+        for operation in spec.operations
+        for case in spec.cases
+    }
+    left_out = {
+        case.key
+        for case in stored.cases
+        if ("cases" in chosen and case.case not in names)
+        or ("operations" in chosen and case.operation not in spec.operations)
+    }
     # The config explains it: a case that the config lacks was not swept.
     kept = [
-        replace(each, detail=f"the config {asked.config} has no such case, so it was not measured")
-        if each.key not in known and each.cause is Cause.NO_CASE
+        replace(each, detail=f"the config {spec.name} has no such case, so it was not measured")
+        if each.key not in of_config and each.cause is Cause.NO_CASE
         else each
         for each in judged.judgements
-        if each.key not in asked.left_out
+        if each.key not in left_out
     ]
-    seen = {each.key for each in judged.judgements} | asked.stored
+    seen = {each.key for each in judged.judgements} | {case.key for case in stored.cases}
     base, other = matched.matchups[0].base.label, matched.matchups[0].other.label
     kept += [
         _blank(operation, case, base, other, f"{base} has no such case; sweep again to store it")
-        for (operation, case), key in asked.of_config.items()
+        for key, (operation, case) in of_config.items()
         if key not in seen
     ]
     scope = judged.scope
-    if asked.left_out:
-        scope = (*scope, f"Left out by flags: {', '.join(sorted(asked.left_out))}.")
+    if left_out:
+        scope = (*scope, f"Left out by flags: {', '.join(sorted(left_out))}.")
     return replace(judged, judgements=tuple(kept), scope=scope)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,31 +23,31 @@ from bt_bench.cli.options import (
     VariantsOption,
     VllmSourceOption,
     choose_variants,
-    chosen_device,
     out_option,
+    refuse_typed,
     reports_option,
     without_opponents,
 )
-from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
+from bt_bench.cli.profile.ncu import ncu_profile
 from bt_bench.cli.profile.nsys import nsys_command
 from bt_bench.cli.profile.one_step import one_case
 from bt_bench.cli.profile.places import refuse_place
-from bt_bench.cli.profile.static import StaticRequest, static_profile
-from bt_bench.cli.profile.timeline import StepRequest, timeline_profile
+from bt_bench.cli.profile.requests import ProfileRequest
+from bt_bench.cli.profile.static import static_profile
+from bt_bench.cli.profile.timeline import timeline_profile
 
 if TYPE_CHECKING:
     from bt_bench.results import Cache
 
 TOOLS = ("timeline", "trace", "ncu", "static", "nsys")
 _OF_A_STEP = ("timeline", "trace", "ncu")
-_OF_A_PROFILE = {
-    "against": "--against",
-    "reports": "--reports",
-    "out": "--out",
-    "whole": "--all",
-    "traceback": "--traceback",
-    "as_json": "--json",
-}
+# Parameters that only some tools have, with these tools.
+_MEANT = (
+    (("step", "device", "vllm_source"), _OF_A_STEP),
+    (("l2",), ("ncu",)),
+    (("target",), ("static",)),
+    (("against", "reports", "out", "whole", "traceback", "as_json"), (*_OF_A_STEP, "static")),
+)
 
 
 def profile(
@@ -154,51 +154,38 @@ def profile(
     if tool == "nsys":
         print(nsys_command(config, spec, folders))
         return ExitCode.OK
-    asked: dict[str, Any] = {
-        "against": against,
-        "reports": reports,
-        "out": out,
-        "whole": whole,
-        "traceback": traceback,
-        "as_json": as_json,
-    }
     if tool == "static":
         spec = without_opponents(spec, by_name=variants is not None)
-        entries = choose_variants(spec, folders)
-        targets = names_given("--target", target)
-        return static_profile(StaticRequest(spec=spec, entries=entries, targets=targets, **asked))
-    # Before variants are looked for, which may print notes.
-    spec = spec.model_copy(update={"cases": [one_case(spec, tool, select or ())]})
-    asked |= {
-        "spec": spec,
-        "entries": choose_variants(spec, folders, vllm_source, by_name=variants is not None),
-        "operations_by_name": operations is not None,
-        "step": step,
-    }
-    if tool == "ncu":
-        return ncu_profile(NcuRequest(l2=_cache(l2), device=chosen_device(device), **asked))
-    shown: Literal["timeline", "trace"] = "trace" if tool == "trace" else "timeline"
-    return timeline_profile(StepRequest(tool=shown, device=device, **asked))
+    else:  # before variants are looked for, which may print notes
+        spec = spec.model_copy(update={"cases": [one_case(spec, tool, select or ())]})
+    sources = None if tool == "static" else vllm_source
+    request = ProfileRequest(
+        tool=tool,
+        spec=spec,
+        entries=choose_variants(spec, folders, sources, by_name=variants is not None),
+        operations_by_name=operations is not None,
+        step=step,
+        device=device,
+        l2=_cache(l2),
+        targets=names_given("--target", target),
+        against=against,
+        reports=reports,
+        out=out,
+        whole=whole,
+        traceback=traceback,
+        as_json=as_json,
+    )
+    if tool == "static":
+        return static_profile(request)
+    return ncu_profile(request) if tool == "ncu" else timeline_profile(request)
 
 
 def _refuse_others(ctx: typer.Context, tool: str) -> None:
     """Refuse options that have no meaning for a tool; the environment is ignored."""
-    of_a_step = ", ".join(_OF_A_STEP)
-    meant = {
-        "step": ("--step", tool in _OF_A_STEP, of_a_step),
-        "device": ("--device", tool in _OF_A_STEP, of_a_step),
-        "vllm_source": ("--vllm-source", tool in _OF_A_STEP, of_a_step),
-        "l2": ("--l2", tool == "ncu", "ncu"),
-        "target": ("--target", tool == "static", "static"),
-        **{
-            name: (option, tool != "nsys", ", ".join(each for each in TOOLS if each != "nsys"))
-            for name, option in _OF_A_PROFILE.items()
-        },
-    }
-    for name, (option, is_meant, others) in meant.items():
-        source = ctx.get_parameter_source(name)
-        if not is_meant and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{option} means nothing to --tool {tool}, only to: {others}")
+    for names, tools in _MEANT:
+        if tool not in tools:
+            others = ", ".join(tools)
+            refuse_typed(ctx, names, f"{{}} means nothing to --tool {tool}, only to: {others}")
 
 
 def _cache(text: str | None) -> Cache | None:

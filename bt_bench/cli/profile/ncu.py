@@ -3,67 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
-from bt_bench.cli.next_steps import command
-from bt_bench.cli.options import command_line, print_json, traceback_printer
-from bt_bench.cli.profile.one_step import (
-    one_case,
-    one_operation,
-    refuse_before_it_is_taken,
-)
-from bt_bench.cli.profile.places import (
-    PAGE_NAME,
-    naming_profile,
-    new_folder,
-    without_places,
-)
-from bt_bench.cli.profile.requests import OneStepRequest
+from bt_bench.cli.loading import new_folder
+from bt_bench.cli.options import chosen_device, print_json, traceback_printer
+from bt_bench.cli.profile.one_step import one_operation, refuse_before_it_is_taken
+from bt_bench.cli.profile.places import PAGE_NAME, PREFIX, naming_profile
+from bt_bench.cli.profile.requests import ProfileRequest, print_end
 
 if TYPE_CHECKING:
-    from bt_bench.analysis.profile import CounterChange
     from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
-    from bt_bench.results import Cache, Counters, RunFolder
+    from bt_bench.results import Cache, RunFolder
     from bt_bench.runs.profile import TakenCounters
     from bt_bench.runs.profile.ncu_tool import Ncu
     from bt_bench.variants import VariantEntry
 
 
-@dataclass(frozen=True, kw_only=True)
-class NcuRequest(OneStepRequest):
-    """The request for one case.
-
-    Args:
-        l2: whether caches are flushed before each run of a kernel; `None`: they are not.
-        device: the GPU.
-    """
-
-    l2: Cache | None
-    device: DeviceChoice
-
-
-def ncu_profile(request: NcuRequest) -> ExitCode:
+def ncu_profile(request: ProfileRequest) -> ExitCode:
     """Take counters, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed.
 
     Raises:
-        UsageError: for more than one case or operation, for one that launches nothing, without a
-            GPU, and if Nsight Compute is missing, too old, or may not read counters.
+        UsageError: for more than one operation, for one that launches nothing, without a GPU, and
+            if Nsight Compute is missing, too old, or may not read counters.
     """
     from bt_bench.analysis.profile import counter_changes
+    from bt_bench.report import print_document
+    from bt_bench.report.profile import (
+        counter_changes_document,
+        counters_document,
+        counters_json,
+    )
     from bt_bench.results import Cache, read_counters
 
-    case = one_case(request.spec, "ncu")
     operation = one_operation(request.spec, "ncu", by_name=request.operations_by_name)
-    if request.device == "cpu":
+    device = chosen_device(request.device)
+    if device == "cpu":
         raise UsageError("--tool ncu profiles kernels on a GPU; --device cpu has none")
-    spec = request.spec.model_copy(update={"cases": [case], "operations": [operation]})
+    spec = request.spec.model_copy(update={"operations": [operation]})
     # Before minutes are spent, since the file may not be a profile.
     before = None if request.against is None else read_counters(request.against)
     if before is not None and request.against is not None:
@@ -73,23 +56,35 @@ def ncu_profile(request: NcuRequest) -> ExitCode:
     taken = count_step(
         spec,
         request.entries,
-        request.device,
+        device,
         step=request.step,
         l2=request.l2,
         traceback=request.traceback,
     )
-    folder = new_folder(request.spec.name, request.reports, request.out)
+    folder = new_folder(f"{PREFIX}{spec.name}", request.reports, request.out)
     files = write_counters_profile(folder, taken)
+    counters = taken.counters
     changes = None
     if before is not None:
         labels = str(request.against), "this profile"
         with naming_profile(folder):
-            changes = counter_changes(before, taken.counters, labels)
+            changes = counter_changes(before, counters, labels)
     if request.as_json:
-        _print_json(folder, taken.counters, changes)
+        print_json(
+            {
+                "schema_version": 1,
+                "folder": str(folder.path),
+                "counters": counters_json(counters),
+                "changes": None if changes is None else list(map(asdict, changes)),
+            }
+        )
+    elif changes is None:
+        print_document(counters_document(counters, whole=request.whole))
+        print_end(folder, files, "a kernel")
     else:
-        _print(request, folder, files, taken.counters, changes)
-    failed = any(variant.reason is not None for variant in taken.counters.variants)
+        print_document(counter_changes_document(changes, str(request.against)))
+        print_end(folder, files, None)
+    failed = any(variant.reason is not None for variant in counters.variants)
     return ExitCode.CHECK_FAILED if failed else ExitCode.OK
 
 
@@ -156,7 +151,7 @@ def write_counters_profile(
     Returns:
         The files' names.
     """
-    from bt_bench.base import replacing
+    from bt_bench.base import replacing, write_text
     from bt_bench.report import render_document
     from bt_bench.report.profile import counters_document
     from bt_bench.results import COUNTERS_NAME, NCU_REPORT_NAME, write_counters
@@ -167,44 +162,8 @@ def write_counters_profile(
             file.write(taken.report)
     elif taken.report_bytes:
         say(too_large(taken.report_bytes))
-    page = render_document(counters_document(taken.counters, whole=True))
-    with replacing(folder.path / page_name) as file:
-        file.write(page.encode())
+    page = counters_document(taken.counters, whole=True)
+    write_text(folder.path / page_name, render_document(page))
     # Last: a folder with counters then has their whole profile.
     write_counters(folder.path / COUNTERS_NAME, taken.counters)
     return [page_name, COUNTERS_NAME, *filter(None, [taken.counters.report])]
-
-
-def _print_json(
-    folder: RunFolder, counters: Counters, changes: Sequence[CounterChange] | None
-) -> None:
-    from bt_bench.report.profile import counter_changes_json, counters_json
-
-    print_json(
-        {
-            "schema_version": 1,
-            "folder": str(folder.path),
-            "counters": counters_json(counters),
-            "changes": None if changes is None else counter_changes_json(changes),
-        }
-    )
-
-
-def _print(
-    request: NcuRequest,
-    folder: RunFolder,
-    files: Sequence[str],
-    counters: Counters,
-    changes: Sequence[CounterChange] | None,
-) -> None:
-    from bt_bench.report import print_document
-    from bt_bench.report.profile import counter_changes_document, counters_document
-
-    if changes is None:
-        print_document(counters_document(counters, whole=request.whole))
-    else:
-        print_document(counter_changes_document(changes, str(request.against)))
-    print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
-    if changes is None:
-        again = command(*without_places(command_line()[1:]), "--against", folder.path)
-        print(f"Next:    change a kernel, then {again}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import NotComparableError, UsageError
+from bt_bench.cli.exits import say
 
 if TYPE_CHECKING:
     from bt_bench.results import RunFolder
@@ -18,28 +19,8 @@ PAGE_NAME = "profile.md"
 COUNTERS_PAGE_NAME = "counters.md"
 """The page of counters in a folder that also holds another tool's profile."""
 
-_PREFIX = "profile-"
+PREFIX = "profile-"
 _MOST_CHARACTERS = 100  # of a case's name
-
-
-def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:
-    """Make the folder of a profile.
-
-    Args:
-        name: name of the config, for the folder's name.
-        reports: where to make it; `None`: the folder in the settings, else `reports`.
-        out: the folder itself, which must not exist.
-
-    Raises:
-        UsageError: if it cannot be made.
-    """
-    from bt_bench.config import read_settings
-    from bt_bench.results import RunFolder
-
-    if out is not None:
-        return RunFolder.create_exact(out)
-    parent = reports or read_settings(Path.cwd()).reports or Path("reports")
-    return RunFolder.create(parent, f"{_PREFIX}{name}")
 
 
 def case_folder(run: Path, case: str) -> Path:
@@ -56,7 +37,7 @@ def case_folder(run: Path, case: str) -> Path:
     # Any name in a run's folder with such an ending counts as a result.
     if plain != case or plain.endswith((".json", ".jsonl")):
         plain = f"{plain}-{hashlib.sha256(case.encode(errors='surrogatepass')).hexdigest()[:8]}"
-    return run / f"{_PREFIX}{plain}"
+    return run / f"{PREFIX}{plain}"
 
 
 def case_folders(run: Path) -> list[Path]:
@@ -69,7 +50,7 @@ def case_folders(run: Path) -> list[Path]:
 
     return sorted(
         folder
-        for folder in run.glob(f"{_PREFIX}*")
+        for folder in run.glob(f"{PREFIX}*")
         if any((folder / name).is_file() for name in (TIMELINE_NAME, COUNTERS_NAME))
     )
 
@@ -97,8 +78,6 @@ def refuse_place(out: Path | None) -> None:
 @contextmanager
 def naming_profile(folder: RunFolder) -> Iterator[None]:
     """Print where the profile is if its comparison is refused: it need not be taken again."""
-    from bt_bench.cli.exits import say
-
     try:
         yield
     except NotComparableError:

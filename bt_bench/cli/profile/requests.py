@@ -1,4 +1,4 @@
-"""The requests that all tools of `bt-bench profile` share."""
+"""The request that the tools of `bt-bench profile` share, and the lines that they end with."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.cli.next_steps import command
+from bt_bench.cli.options import command_line
+from bt_bench.cli.profile.places import without_places
+
 if TYPE_CHECKING:
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
+    from bt_bench.results import Cache, RunFolder
     from bt_bench.variants import VariantEntry
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest:
-    """The parameters that every tool takes.
+    """The parameters of a profile.
 
     Args:
-        spec: cases and operations.
+        tool: name of the tool.
+        spec: cases and operations; one case for tools that profile a step.
         entries: the variants.
+        operations_by_name: whether the operations come from the command line.
+        step: index of the step in its window, from 0; `None`: the last one.
+        device: the GPU.
+        l2: whether ncu flushes caches before each run of a kernel; `None`: it does not.
+        targets: architectures to compile for; `None`: the default ones.
         against: folder, or file, of another profile by the same tool.
         reports: where to make the folder; `None`: the folder in the settings, else `reports`.
         out: the folder itself.
@@ -27,8 +39,14 @@ class ProfileRequest:
         as_json: print one JSON document.
     """
 
+    tool: str
     spec: SweepSpec
     entries: Sequence[VariantEntry]
+    operations_by_name: bool
+    step: int | None
+    device: DeviceChoice | None
+    l2: Cache | None
+    targets: Sequence[str] | None
     against: Path | None
     reports: Path | None
     out: Path | None
@@ -37,14 +55,15 @@ class ProfileRequest:
     as_json: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneStepRequest(ProfileRequest):
-    """The parameters of tools that profile one step of one case.
+def print_end(folder: RunFolder, files: Sequence[str], to_change: str | None) -> None:
+    """Print where the profile is, and how to compare another one with it.
 
     Args:
-        operations_by_name: whether the operations come from the command line.
-        step: index of the step in its window, from 0; `None`: the last one.
+        folder: the profile's folder.
+        files: names of the files in it.
+        to_change: what to change before the next profile; `None`: there is no next one.
     """
-
-    operations_by_name: bool
-    step: int | None
+    print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
+    if to_change is not None:
+        again = command(*without_places(command_line()[1:]), "--against", folder.path)
+        print(f"Next:    change {to_change}, then {again}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
-from bt_bench.cli.next_steps import command
-from bt_bench.cli.options import command_line, print_json, traceback_printer
-from bt_bench.cli.profile.places import PAGE_NAME, new_folder, without_places
-from bt_bench.cli.profile.requests import ProfileRequest
+from bt_bench.cli.loading import new_folder
+from bt_bench.cli.options import print_json, traceback_printer
+from bt_bench.cli.profile.places import PAGE_NAME, PREFIX
+from bt_bench.cli.profile.requests import ProfileRequest, print_end
 
 if TYPE_CHECKING:
     from bt_bench.analysis.code import KernelChange
@@ -23,29 +22,17 @@ TARGETS = ("sm_90", "sm_80", "sm_100")
 """The default targets. The first is the target of the GPUs in the documentation's figures."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StaticRequest(ProfileRequest):
-    """The request for a static profile.
-
-    Args:
-        targets: architectures to compile for; `None`: `TARGETS`.
-    """
-
-    targets: Sequence[str] | None
-
-
-def static_profile(request: StaticRequest) -> ExitCode:
+def static_profile(request: ProfileRequest) -> ExitCode:
     """Compile, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed or did not compile.
     """
     from bt_bench.analysis.code import kernel_changes
-    from bt_bench.base.atomic import replacing
+    from bt_bench.base import write_text
     from bt_bench.report import print_document, render_document
     from bt_bench.report.profile import (
         changes_document,
-        changes_json,
         kernels_document,
         kernels_json,
     )
@@ -68,11 +55,10 @@ def static_profile(request: StaticRequest) -> ExitCode:
     changes: list[KernelChange] | None = None
     if before is not None:
         changes = kernel_changes(before, census, (str(request.against), "the working tree"))
-    folder = new_folder(request.spec.name, request.reports, request.out)
+    folder = new_folder(f"{PREFIX}{request.spec.name}", request.reports, request.out)
     write_census(folder.path / CENSUS_NAME, census)
-    page = render_document(kernels_document(census, targets, whole=True))
-    with replacing(folder.path / PAGE_NAME) as file:
-        file.write(page.encode())
+    page = kernels_document(census, targets, whole=True)
+    write_text(folder.path / PAGE_NAME, render_document(page))
     failed = any(of.failure is not None for v in census.variants for of in v.operations)
     code = ExitCode.CHECK_FAILED if failed else ExitCode.OK
     if request.as_json:
@@ -81,7 +67,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
                 "schema_version": 1,
                 "folder": str(folder.path),
                 "kernels": kernels_json(census, targets),
-                "changes": None if changes is None else changes_json(changes),
+                "changes": None if changes is None else list(map(asdict, changes)),
             }
         )
         return code
@@ -89,10 +75,7 @@ def static_profile(request: StaticRequest) -> ExitCode:
         print_document(kernels_document(census, targets, whole=request.whole))
     else:
         print_document(changes_document(changes, str(request.against)))
-    print(f"\nProfile: {folder.path}/ ({PAGE_NAME}, {CENSUS_NAME})")
-    if changes is None:
-        again = command(*without_places(command_line()[1:]), "--against", folder.path)
-        print(f"Next:    change a kernel, then {again}")
+    print_end(folder, (PAGE_NAME, CENSUS_NAME), "a kernel" if changes is None else None)
     return code
 
 

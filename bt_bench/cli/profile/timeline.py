@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode
-from bt_bench.cli.next_steps import command
-from bt_bench.cli.options import command_line, print_json, say_begin, worker_for
-from bt_bench.cli.profile.one_step import (
-    one_case,
-    one_operation,
-    refuse_before_it_is_taken,
-)
-from bt_bench.cli.profile.places import (
-    PAGE_NAME,
-    naming_profile,
-    new_folder,
-    without_places,
-)
-from bt_bench.cli.profile.requests import OneStepRequest
+from bt_bench.cli.loading import new_folder
+from bt_bench.cli.options import print_json, say_begin, worker_for
+from bt_bench.cli.profile.one_step import one_operation, refuse_before_it_is_taken
+from bt_bench.cli.profile.places import PAGE_NAME, PREFIX, naming_profile
+from bt_bench.cli.profile.requests import ProfileRequest, print_end
 
 if TYPE_CHECKING:
     from bt_bench.base.names import DeviceChoice
@@ -34,34 +25,20 @@ TRACE_NAME = "trace.json"
 PICTURE_NAME = "timeline.svg"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRequest(OneStepRequest):
-    """The request for one case.
-
-    Args:
-        tool: whether to print the timeline, or the place of the trace.
-        device: the GPU.
-    """
-
-    tool: Literal["timeline", "trace"]
-    device: DeviceChoice | None
-
-
-def timeline_profile(request: StepRequest) -> ExitCode:
+def timeline_profile(request: ProfileRequest) -> ExitCode:
     """Trace a step, write and print the profile, and print its changes since another one.
 
     Returns:
         `CHECK_FAILED` if a variant failed.
 
     Raises:
-        UsageError: for more than one case or operation, for one that launches nothing, for a step
-            that does not exist, without a GPU, and for a variant whose name cannot be a file's.
+        UsageError: for more than one operation, for one that launches nothing, for a step that
+            does not exist, without a GPU, and for a variant whose name cannot be a file's.
         NotComparableError: before this profile is taken if the other is of another step, and once
             this one is written if the other is of another GPU.
     """
     from bt_bench.results import read_timeline, result_name
 
-    one_case(request.spec, request.tool)
     names = [entry.name for entry in request.entries]
     operation = one_operation(request.spec, request.tool, by_name=request.operations_by_name)
     # Before seconds are spent, since the file may not be a profile.
@@ -74,7 +51,7 @@ def timeline_profile(request: StepRequest) -> ExitCode:
     timeline = trace_step(
         spec, request.entries, request.device, step=request.step, traceback=request.traceback
     )
-    folder = new_folder(spec.name, request.reports, request.out)
+    folder = new_folder(f"{PREFIX}{spec.name}", request.reports, request.out)
     files = write_profile(folder, timeline)
     if before is not None:
         # Imported only now: earlier it would delay the start of the worker.
@@ -85,7 +62,10 @@ def timeline_profile(request: StepRequest) -> ExitCode:
     if request.as_json:
         _print_json(request, folder, timeline, before)
     else:
-        _print(request, folder, files, timeline, before)
+        from bt_bench.report import print_document
+
+        print_document(_document(request, folder, timeline, before))
+        print_end(folder, files, "a variant" if before is None else None)
     failed = any(variant.reason is not None for variant in timeline.variants)
     return ExitCode.CHECK_FAILED if failed else ExitCode.OK
 
@@ -156,7 +136,7 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
 
 
 def _print_json(
-    request: StepRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
+    request: ProfileRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
 ) -> None:
     from bt_bench.analysis.profile import other_speed
     from bt_bench.report.profile import timeline_changes_json, timeline_json
@@ -175,47 +155,23 @@ def _print_json(
     )
 
 
-def _print(
-    request: StepRequest,
-    folder: RunFolder,
-    files: Sequence[str],
-    timeline: Timeline,
-    before: Timeline | None,
-) -> None:
-    from bt_bench.report import print_document
-
-    for document in _documents(request, folder, timeline, before):
-        print_document(document)
-    print(f"\nProfile: {folder.path}/ ({', '.join(files)})")
-    if before is None:
-        again = command(*without_places(command_line()[1:]), "--against", folder.path)
-        print(f"Next:    change a variant, then {again}")
-
-
-def _documents(
-    request: StepRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
-) -> Iterator[Document]:
+def _document(
+    request: ProfileRequest, folder: RunFolder, timeline: Timeline, before: Timeline | None
+) -> Document:
     from bt_bench.report.profile import timeline_changes_document, timeline_document
 
     if before is not None:
-        yield timeline_changes_document(before, timeline, str(request.against), whole=request.whole)
-    elif request.tool == "trace":
-        yield _where_trace_is(folder, timeline, whole=request.whole)
-    else:
-        yield timeline_document(timeline, whole=request.whole)
-
-
-def _where_trace_is(folder: RunFolder, timeline: Timeline, *, whole: bool) -> Document:
-    from bt_bench.report import Document as Page
-    from bt_bench.report.profile import timeline_document
-
-    page = timeline_document(timeline, whole=whole)
-    lead: Any = (
+        label = str(request.against)
+        return timeline_changes_document(before, timeline, label, whole=request.whole)
+    page = timeline_document(timeline, whole=request.whole)
+    if request.tool == "timeline":
+        return page
+    place = (
         f"A trace of a few steps is in {folder.path / TRACE_NAME}: open it at "
         "https://ui.perfetto.dev (which reads it in the browser, and uploads nothing) or in "
         "chrome://tracing. Each variant is a process with rows for the host, for its NVTX ranges "
         "on the GPU, and for the GPU; arrows lead from a launch to its work. Times are as "
-        "traced, with what the profiler adds.",
-        *page.lead[1:],
+        "traced, with what the profiler adds."
     )
-    return Page(page.title, lead, page.sections if whole else ())
+    sections = page.sections if request.whole else ()
+    return replace(page, lead=(place, *page.lead[1:]), sections=sections)

@@ -9,9 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement, Overall, Power
+from bt_bench.analysis import WORST_FIRST, Evidence, Judged, Judgement
 
 JUDGED_SCHEMA_VERSION = 3
+
+FIELDS = (
+    *("operation", "case", "metric", "unit", "base", "other", "base_value", "other_value"),
+    *("ratio", "low", "high", "percent", "verdict", "cause", "detail"),
+    *("advisory", "exploratory", "decides"),
+)
+"""The fields of a judgement in JSON and CSV, in order; the evidence comes after them."""
 
 
 def render_json(judged: Judged) -> str:
@@ -19,11 +26,12 @@ def render_json(judged: Judged) -> str:
 
     Ratios are other to base, margins are shares.
     """
+    power = judged.power
     head = {
         "schema_version": JUDGED_SCHEMA_VERSION,
         "kind": "judged",
         "subject": judged.subject,
-        "power": None if judged.power is None else _power(judged.power),
+        "power": power and _all_known(vars(power) | {"falls_short": power.falls_short}),
         "title": judged.title,
         "base": judged.base,
         "others": judged.others,
@@ -35,7 +43,7 @@ def render_json(judged: Judged) -> str:
         "failed_self_checks": judged.self_checks,
     }
     members = [f"  {_dumped(name)}: {_dumped(value)}" for name, value in head.items()]
-    members.append(_lines("overall", map(_overall, judged.overall)))
+    members.append(_lines("overall", (_all_known(asdict(each)) for each in judged.overall)))
     members.append(_lines("judgements", map(judgement_json, judged.judgements)))
     return "{\n" + ",\n".join(members) + "\n}\n"
 
@@ -51,52 +59,19 @@ def _counts(judgements: Iterable[Judgement]) -> dict[str, int]:
     return {verdict.value: found[verdict] for verdict in WORST_FIRST}
 
 
-def _overall(overall: Overall) -> dict[str, Any]:
-    return _all_known(asdict(overall))
-
-
 def judgement_json(judgement: Judgement) -> dict[str, Any]:
     """Return a judgement as JSON; a number that JSON cannot hold is null."""
-    # By hand, since `asdict` takes most of the time where there are thousands.
-    members = {
-        "operation": judgement.operation,
-        "case": judgement.case,
-        "metric": judgement.metric,
-        "unit": judgement.unit,
-        "base": judgement.base,
-        "other": judgement.other,
-        "base_value": judgement.base_value,
-        "other_value": judgement.other_value,
-        "ratio": judgement.ratio,
-        "low": judgement.low,
-        "high": judgement.high,
-        "percent": judgement.percent,
-        "verdict": judgement.verdict.value,
-        "cause": judgement.cause.value,
-        "detail": judgement.detail,
-        "advisory": judgement.advisory,
-        "exploratory": judgement.exploratory,
-        "decides": judgement.decides,
-        "evidence": None if judgement.evidence is None else _evidence(judgement.evidence),
-    }
+    # By name, since `asdict` takes most of the time where there are thousands.
+    members = {name: getattr(judgement, name) for name in FIELDS}
+    evidence = judgement.evidence
+    members["evidence"] = None if evidence is None else _evidence(evidence)
     return _all_known(members)
-
-
-def _power(power: Power) -> dict[str, Any]:
-    return _all_known(vars(power) | {"falls_short": power.falls_short})
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
     margin = evidence.margin
-    fields = vars(evidence) | {
-        "margin": {
-            "share": margin.share,
-            "binds": margin.binds,
-            "configured": margin.configured,
-            "floor": margin.floor,
-        },
-        "systematic": vars(evidence.systematic),
-    }
+    shown = {name: getattr(margin, name) for name in ("share", "binds", "configured", "floor")}
+    fields = vars(evidence) | {"margin": shown, "systematic": vars(evidence.systematic)}
     return _all_known(fields)
 
 

@@ -8,7 +8,7 @@ from bt_bench.analysis import Judgement, Verdict
 from bt_bench.base import format_share
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
-from bt_bench.report.formats.texts import clean, factor_texts, limit_text
+from bt_bench.report.formats.texts import clean, factor_texts, limit_text, span_text
 from bt_bench.results import Quantity, Series, series_of
 
 _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.STAGE_US: "staging"}
@@ -64,13 +64,9 @@ def _size(members: Sequence[Judgement]) -> str:
     if not factors:
         return "?"
     if factors[0] >= _SMALLEST_FACTOR:
-        return f"{_range(*factor_texts(factors[0], factors[-1]))} ×"
+        return f"{span_text(*factor_texts(factors[0], factors[-1]))} ×"
     changes = sorted(abs(ratio - 1) for ratio in ratios)
-    return f"{_range(*(format_share(changes[at], 2).removesuffix(' %') for at in (0, -1)))} %"
-
-
-def _range(low: str, high: str) -> str:
-    return low if low == high else f"{low}–{high}"
+    return f"{span_text(*(format_share(changes[at], 2).removesuffix(' %') for at in (0, -1)))} %"
 
 
 def sentence(name: str, judged: Mapping[Series, Sequence[Judgement]], total: int) -> str:

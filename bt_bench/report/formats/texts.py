@@ -55,6 +55,11 @@ def side_text(base: str, other: str) -> str:
     return f"{clean(other)} against {clean(base)}"
 
 
+def span_text(low: str, high: str) -> str:
+    """Return `2`, or `2–5`."""
+    return low if low == high else f"{low}–{high}"
+
+
 def value_text(value: float | None, unit: str) -> str:
     """Return a value without its unit; whole counts and bytes have no decimals."""
     if value is None or not math.isfinite(value):

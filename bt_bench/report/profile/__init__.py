@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from bt_bench.report.profile.counters import (
     counter_changes_document,
-    counter_changes_json,
     counters_document,
     counters_json,
 )
 from bt_bench.report.profile.flame import flame_graph
-from bt_bench.report.profile.kernels import (
-    changes_document,
-    changes_json,
-    kernels_document,
-    kernels_json,
-)
+from bt_bench.report.profile.kernels import changes_document, kernels_document, kernels_json
 from bt_bench.report.profile.lanes import lanes_svg
 from bt_bench.report.profile.timeline import (
     explained_steps,
@@ -29,9 +23,7 @@ from bt_bench.report.profile.trace import trace_json
 
 __all__ = [
     "changes_document",
-    "changes_json",
     "counter_changes_document",
-    "counter_changes_json",
     "counters_document",
     "counters_json",
     "explained_steps",

@@ -141,11 +141,6 @@ def counter_changes_document(changes: Sequence[CounterChange], before: str) -> D
     return Document(title, (lead, Table(("kernel", "of", "what", "before", "now"), rows, 3)), ())
 
 
-def counter_changes_json(changes: Sequence[CounterChange]) -> list[dict[str, Any]]:
-    """Return the changes for a JSON document."""
-    return [asdict(change) for change in changes]
-
-
 def _lead(counters: Counters) -> Iterator[Block]:
     gpus = ", ".join(gpu.name for gpu in counters.environment.gpus[:1]) or "no GPU"
     names = ", ".join(variant.name for variant in counters.variants)

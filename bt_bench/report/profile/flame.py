@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 from bt_bench.base import format_percent, one_line
 from bt_bench.report.profile import svg
 from bt_bench.report.profile.host_calls import place_of
+from bt_bench.report.profile.svg import MARGIN, WIDTH
 from bt_bench.results import HostFrame, HostProfile
 
-WIDTH = 1000
 LEAST_SHARE = 0.003
 """Least share of the picture's width; narrower frames are left out."""
 
-_MARGIN = 12
-_INNER = WIDTH - 2 * _MARGIN
+_INNER = WIDTH - 2 * MARGIN
 _HEAD = 58  # above the frames: title and legend
 _ROW = 20
 _FOOT = 30
@@ -43,28 +41,23 @@ def flame_graph(profile: HostProfile, title: str) -> str:
         title: title of the picture.
     """
     canvas = _Canvas(profile)
-    x = float(_MARGIN)
+    x = float(MARGIN)
     for frame in profile.frames:
         x += canvas.draw(frame, x, 0)
     if (rest := profile.unexplained_us) > 0:
         canvas.draw_rest(rest, x)
     height = _HEAD + (canvas.deepest + 1) * _ROW + _FOOT
-    return "\n".join(
+    return svg.picture(
+        height,
+        title,
+        int((_INNER - 2 * _PADDING) / 8.5),
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
-            'role="img">',
-            f"<title>{escape(one_line(title))}</title>",
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            *_head(profile, title),
-            # The font whose character width is known.
-            f"<g font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\" "
-            f'font-size="{_FONT}">',
+            *_legend(profile),
+            f'<g {svg.FAMILY} font-size="{_FONT}">',
             *canvas.parts,
             "</g>",
-            svg.text(_MARGIN, height - 12, _note(canvas), "#555555"),
-            "</svg>\n",
-        ]
+            svg.text(MARGIN, height - 12, _note(canvas), "#555555"),
+        ],
     )
 
 
@@ -115,13 +108,13 @@ class _Canvas:
 
     def _rect(self, x: float, depth: int, width: float, fill: _Fill, name: str, tip: str) -> None:
         y = _HEAD + depth * _ROW
-        self.parts.append(
-            f"<g><title>{escape(one_line(tip))}</title>"
+        drawn = (
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 1}" rx="1" '
             f'fill="{_FILLS[fill]}" stroke="#ffffff" stroke-width="0.6"/>'
-            + (svg.text(x + _PADDING, y + 14, text) if (text := _fitting(name, width)) else "")
-            + "</g>"
         )
+        if text := _fitting(name, width):
+            drawn += svg.text(x + _PADDING, y + 14, text)
+        self.parts.append(svg.tipped(tip, drawn))
 
     def _width(self, time_us: float) -> float:
         return _INNER * time_us / self._whole_us if self._whole_us else 0.0
@@ -131,18 +124,13 @@ class _Canvas:
         return f"{share} % of {'what its calls add up to' if self.profile.exceeds else 'the step'}"
 
 
-def _head(profile: HostProfile, title: str) -> list[str]:
-    """Return the title, the step's time, and a legend of the colours."""
+def _legend(profile: HostProfile) -> list[str]:
+    """Return the step's time, and a legend of the colours."""
     said = f"step of {profile.plain_us:.2f} µs without a handler"
     if profile.exceeds:
         said += f"; its calls add up to {-profile.unexplained_us:.2f} µs more"
-    room = int((_INNER - 2 * _PADDING) / 8.5)
-    parts = [
-        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="#222222">'
-        f"{escape(svg.cut(one_line(title), room))}</text>",
-        svg.text(_MARGIN, 44, said, "#555555"),
-    ]
-    x = WIDTH - _MARGIN - 270
+    parts = [svg.text(MARGIN, 44, said, "#555555")]
+    x = WIDTH - MARGIN - 270
     for fill, name in _LEGEND.items():
         if fill == "rest" and profile.unexplained_us <= 0:
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from bt_bench.analysis.code import (
@@ -113,11 +112,6 @@ def changes_document(changes: Sequence[KernelChange], before: str) -> Document:
     lead = f"Changes in {', '.join(variants)}, increases first:"
     table = Table(("where", "what", "for", "before", "now"), rows, 3)
     return Document(title, (lead, table), ())
-
-
-def changes_json(changes: Sequence[KernelChange]) -> list[dict[str, Any]]:
-    """Return the changes for a JSON document."""
-    return [asdict(change) for change in changes]
 
 
 def _failures(census: StaticCensus) -> Iterator[str]:

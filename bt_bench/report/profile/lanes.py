@@ -9,15 +9,14 @@ from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
 from bt_bench.base import format_bytes, one_line
 from bt_bench.report.profile import svg
 from bt_bench.report.profile.sentences import residual_error
+from bt_bench.report.profile.svg import MARGIN, WIDTH
 
-WIDTH = 1000
 LABEL_ROWS = 6
 """Rows of names below a variant's operations; other names are only in tooltips."""
 
 OVERLAPS_US = 0.1
 """Operations that overlap by no more share a row: medians of times do not add up exactly."""
 
-_MARGIN = 12
 _LEFT = 190  # of the axis; names and lanes are written before it
 _RIGHT = WIDTH - 84  # of the axis; totals are written behind it
 _HEAD = 66  # above the first variant: title and legend
@@ -51,6 +50,10 @@ _LEGEND = {
     What.OPERATION: "on the GPU",
 }
 _RETURN = "the step's call returns"
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" '
+    'markerHeight="6" orient="auto"><path d="M0 0L6 3L0 6z" fill="#666666"/></marker></defs>'
+)
 _DARK, _GREY, _LIGHT = "#222222", "#666666", "#e8e8e8"
 
 
@@ -75,24 +78,19 @@ def lanes_svg(explained: Sequence[Explained], title: str) -> str:
         parts += band.parts
         unnamed += band.unnamed
         y = band.bottom
-        parts.append(_line(_MARGIN, y - 8, WIDTH - _MARGIN, y - 8, _LIGHT))
+        parts.append(_line(MARGIN, y - 8, WIDTH - MARGIN, y - 8, _LIGHT))
     height = round(y) + _FOOT
-    return "\n".join(
+    return svg.picture(
+        height,
+        title,
+        int((WIDTH - 2 * MARGIN) / 10),
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
-            'role="img">',
-            f"<title>{escape(one_line(title))}</title>",
-            '<defs><marker id="arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" '
-            'markerHeight="6" orient="auto"><path d="M0 0L6 3L0 6z" fill="#666666"/></marker>'
-            "</defs>",
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            *_head(title),
+            *_legend(),
             *axis.drawn(_HEAD - 10, y - 8),
             *parts,
-            svg.text(_MARGIN, height - 12, _note(explained, unnamed), _GREY),
-            "</svg>\n",
-        ]
+            svg.text(MARGIN, height - 12, _note(explained, unnamed), _GREY),
+        ],
+        [_ARROW],
     )
 
 
@@ -133,7 +131,7 @@ class _Axis:
             yield _line(x, top, x, bottom + 4, _LIGHT)
             yield svg.text(x, bottom + 17, f"{tick:g}", _GREY, anchor="middle", size=11)
         label = "µs from the step's call"
-        yield svg.text(_MARGIN, bottom + 17, label, _GREY, size=11)
+        yield svg.text(MARGIN, bottom + 17, label, _GREY, size=11)
 
     def _ticks(self) -> list[float]:
         step = next(
@@ -190,7 +188,7 @@ class _Band:
         name = one_line(self._step.name)
         lines = _two_lines(name, _NAME_CHARACTERS)
         texts = "".join(
-            svg.text(_MARGIN, self._host_y + 14 + 15 * place, line, bold=True)
+            svg.text(MARGIN, self._host_y + 14 + 15 * place, line, bold=True)
             for place, line in enumerate(lines)
         )
         self.parts.append(svg.tipped(name, texts))
@@ -271,7 +269,7 @@ class _Band:
         leads to it crosses none of them.
         """
         # The free part of each row ends where a name in it, or a line to a lower row, begins.
-        free = [float(WIDTH - _MARGIN)] * LABEL_ROWS
+        free = [float(WIDTH - MARGIN)] * LABEL_ROWS
         used = 0
         lines: list[str] = []
         texts: list[str] = []
@@ -300,7 +298,7 @@ class _Band:
             text = f"{svg.cut(one_line(row.name), characters)} {row.length_us:.1f}"
             width = len(text) * _CHARACTER + 2 * _PADDING
             # At the right edge a name begins before its operation.
-            x = min(at, WIDTH - _MARGIN - width)
+            x = min(at, WIDTH - MARGIN - width)
             for place, end in enumerate(free):
                 if x + width <= end:
                     return place, x, text
@@ -333,14 +331,10 @@ class _Band:
         self.parts.append(svg.tipped(tip, mark + text))
 
 
-def _head(title: str) -> list[str]:
-    """Return the title, and a legend of colours and lines."""
-    room = int((WIDTH - 2 * _MARGIN) / 10)
-    parts = [
-        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="bold" fill="{_DARK}">'
-        f"{escape(svg.cut(one_line(title), room))}</text>"
-    ]
-    x = float(_MARGIN)
+def _legend() -> list[str]:
+    """Return a legend of colours and lines."""
+    parts = []
+    x = float(MARGIN)
     for what, name in _LEGEND.items():
         parts.append(f'<rect x="{x:.1f}" y="34" width="12" height="12" fill="{_FILLS[what]}"/>')
         parts.append(svg.text(x + 17, 44, name))
@@ -392,8 +386,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "
 
 
 def _mono(x: float, y: float, text: str) -> str:
-    # The font whose character width is known.
     return (
-        f'<text x="{x:.2f}" y="{y:g}" font-size="{_FONT}" fill="{_DARK}" '
-        f"font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\">{escape(text)}</text>"
+        f'<text x="{x:.2f}" y="{y:g}" font-size="{_FONT}" fill="{_DARK}" {svg.FAMILY}>'
+        f"{escape(text)}</text>"
     )

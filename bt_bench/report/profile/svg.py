@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from bt_bench.base import one_line
 
+WIDTH = 1000  # of every picture
+MARGIN = 12
+FAMILY = "font-family=\"'DejaVu Sans Mono', Menlo, Consolas, monospace\""
+"""The attribute for a font whose character width is known."""
+
 DARK = "#222222"
+
+
+def picture(
+    height: int, title: str, room: int, parts: Iterable[str], defs: Iterable[str] = ()
+) -> str:
+    """Return a standalone picture with a white background and its title at the top.
+
+    Args:
+        height: height of the picture.
+        title: its title.
+        room: most characters of the title that are shown.
+        parts: what is drawn, in order.
+        defs: definitions that the parts refer to.
+    """
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" '
+            'role="img">',
+            f"<title>{escape(one_line(title))}</title>",
+            *defs,
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            f'<text x="{MARGIN}" y="22" font-size="15" font-weight="bold" fill="{DARK}">'
+            f"{escape(cut(one_line(title), room))}</text>",
+            *parts,
+            "</svg>\n",
+        ]
+    )
 
 
 def text(

@@ -17,9 +17,7 @@ from bt_bench.analysis.profile import (
     read_step,
 )
 from bt_bench.base import ABSENT, Block, Bullets, Cell, Document, Section, Table, Tone, format_bytes
-from bt_bench.report.profile.host_calls import (
-    host_section,
-)
+from bt_bench.report.profile.host_calls import host_section
 from bt_bench.report.profile.sentences import residual_error, sentences, unsigned_zero, us
 from bt_bench.results import Timeline, Tracing, VariantTimeline
 
@@ -68,19 +66,12 @@ def timeline_document(timeline: Timeline, *, whole: bool) -> Document:
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
     """Return the steps for a JSON document: rows in µs, without the profiler's overhead."""
     steps = explained_steps(timeline)
-    return {
-        "config": timeline.config,
-        "case": timeline.case,
-        "operation": timeline.operation,
-        "step": timeline.step,
-        "source": timeline.source,
-        "missing": timeline.missing,
-        "required_bytes": timeline.required_bytes,
-        "seconds": timeline.seconds,
+    names = ("config", "case", "operation", "step", "source", "missing", "required_bytes")
+    return {name: getattr(timeline, name) for name in (*names, "seconds")} | {
         "variants": {
             variant.name: _variant_json(variant, steps.get(variant.name))
             for variant in timeline.variants
-        },
+        }
     }
 
 

@@ -32,7 +32,7 @@ from bt_bench.report.run.brief_tables import (
     time_table,
 )
 from bt_bench.report.run.cells import range_text
-from bt_bench.report.run.document import FailedCase, failures_of
+from bt_bench.report.run.document import failures_of
 from bt_bench.report.run.facts import (
     brief_facts,
     check_text,
@@ -123,16 +123,15 @@ def _missed(arms: Arms) -> Iterator[str]:
 
 def _failure_texts(arms: Arms) -> Iterator[str]:
     """Yield a line per variant and reason, since a variant often fails all cases alike."""
-    alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
-    for failure in failures_of(arms):
-        why = "" if failure.reason is None else failure.reason.message
-        alike.setdefault((failure.label, failure.status, why), []).append(failure)
+    alike: dict[tuple[str, Status, str], list[str]] = {}
+    for name, case in failures_of(arms):
+        why = "" if case.reason is None else case.reason.message
+        alike.setdefault((name, case.status, why), []).append(case.key)
     for (label, status, message), members in [*alike.items()][:MAX_FAILURES]:
-        where = f"{members[0].operation}/{members[0].case}"
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
         if len(message) > _LONGEST_MESSAGE:
             message = message[:_LONGEST_MESSAGE] + "…"
-        yield f"{label}: {status} in {where}{more}{f': {message}' if message else ''}"
+        yield f"{label}: {status} in {members[0]}{more}{f': {message}' if message else ''}"
     if len(alike) > MAX_FAILURES:
         rest = sum(map(len, [*alike.values()][MAX_FAILURES:]))
         yield f"… and {rest} more, which comparison.md lists"

@@ -12,7 +12,7 @@ from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import verdicts_cell
 from bt_bench.report.formats.texts import TONES, change_text, speed_up_texts
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
-from bt_bench.report.run.cells import no_case_cell, range_text, speed_up_cells, time_cell
+from bt_bench.report.run.cells import no_case_cell, range_text, speed_up_cells, time_of
 from bt_bench.report.run.headlines import MAX_OTHERS, metric_noun
 from bt_bench.results import Direction, Series, metric_named, metric_of
 
@@ -61,11 +61,11 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
     for series in shown:
         rows.append(Heading(_title(metric_of(series).name)))
         for case_id in _cases(arms, operation, metric_of(series).name, fits):
-            cells = [_time(base, case_id, series)]
+            cells = [time_of(base, case_id, series)]
             for other in others:
                 judgement = arms.judgement(other, case_id, series)
                 if len(others) == 1:
-                    cells += [_time(other, case_id, series), *speed_up_cells(judgement)]
+                    cells += [time_of(other, case_id, series), *speed_up_cells(judgement)]
                 else:
                     cells.append(_speed_up(other, case_id, judgement, len(others)))
             rows.append((Cell(case_id.case), *cells))
@@ -132,11 +132,6 @@ def _cases(arms: Arms, operation: Operation, metric: str, fits: bool) -> list[Ca
     ordered = worst_first(replace(arms.judged, judgements=of_metric)).judgements
     worst = [*dict.fromkeys(each.key for each in ordered)][:NUM_WORST]
     return [case_id for case_id in cases if case_id.key in worst]
-
-
-def _time(arm: Arm, case_id: CaseId, series: Series) -> Cell:
-    case = arm.ok_case(case_id)
-    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
 
 
 def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns: int) -> Cell:

@@ -19,6 +19,7 @@ from bt_bench.report.formats.texts import (
     TONES,
     change_text,
     range_texts,
+    span_text,
     speed_up_texts,
     verdict_text,
 )
@@ -57,6 +58,12 @@ def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
     if value_us is None:
         return Cell(ABSENT, _why_absent(arm.result, case, series))
     return Cell(format_number(value_us))
+
+
+def time_of(arm: Arm, case_id: CaseId, series: Series) -> Cell:
+    """Return the typical time of a series in a case in µs, or why there is none."""
+    case = arm.ok_case(case_id)
+    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
 
 
 def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
@@ -148,8 +155,7 @@ def describe_launches(census: LaunchCensus) -> str:
 
 def range_text(counts: Sequence[int]) -> str:
     """Return `2`, or `2–5`."""
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low}–{high}"
+    return span_text(str(min(counts)), str(max(counts)))
 
 
 def number_cell(value: float | None) -> Cell:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
 from bt_bench.base import Block, Bullets, Document, Section, Table
@@ -23,25 +22,16 @@ from bt_bench.report.run.regime_tables import (
 from bt_bench.report.run.tables import distribution_table, event_table, time_table
 from bt_bench.report.run.work import WORK_CAPTION, work_table
 from bt_bench.results import (
+    CaseResult,
     Quantity,
-    Reason,
     Status,
     VariantResult,
     in_report_order,
     series_of,
 )
 
-
-@dataclass(frozen=True)
-class FailedCase:
-    """A case that is not `ok` for the side `label`, so it is not compared."""
-
-    operation: Operation
-    case: str
-    label: str
-    status: Status
-    reason: Reason | None
-
+FailedCase = tuple[str, CaseResult]
+"""The name of a variant, and a case that is not `ok` for it, so it is not compared."""
 
 _LONGEST_MESSAGE = 600
 _MOST_PLACES = 3  # of cases that failed alike
@@ -113,25 +103,25 @@ def failure_section(failures: Sequence[FailedCase]) -> Section:
     Long messages are cut; the files have them whole. Cases of one variant that failed for one
     reason share a line: a variant that fails a conformance workload fails all of its cases.
     """
-    alike: dict[tuple[str, Status, str], list[FailedCase]] = {}
-    for failure in failures:
-        alike.setdefault((failure.label, failure.status, _reason_text(failure)), []).append(failure)
+    alike: dict[tuple[str, Status, str], list[CaseResult]] = {}
+    for name, case in failures:
+        alike.setdefault((name, case.status, _reason_text(case)), []).append(case)
     lines = (
         f"{label}, {_places(of)}: {status}{reason}" for (label, status, reason), of in alike.items()
     )
     return Section(_failure_title(failures), (Bullets(tuple(lines)),))
 
 
-def _places(failures: Sequence[FailedCase]) -> str:
+def _places(cases: Sequence[CaseResult]) -> str:
     """Return the keys of cases; if there are many, only the first ones."""
-    keys = [f"{failure.operation}/{failure.case}" for failure in failures]
+    keys = [case.key for case in cases]
     if len(keys) <= _MOST_PLACES:
         return ", ".join(keys)
     return f"{', '.join(keys[: _MOST_PLACES - 1])} and {len(keys) - _MOST_PLACES + 1} more cases"
 
 
 def _failure_title(failures: Iterable[FailedCase]) -> str:
-    statuses = {failure.status for failure in failures}
+    statuses = {case.status for _, case in failures}
     kinds = [status.value for status in _LESS_THAN_FAILED if status in statuses]
     cases = f"{' and '.join(kinds)} cases"
     if Status.FAILED not in statuses:
@@ -139,23 +129,21 @@ def _failure_title(failures: Iterable[FailedCase]) -> str:
     return f"Failures{', ' if len(kinds) > 1 else ' and '}{cases}" if kinds else "Failures"
 
 
-def _reason_text(failure: FailedCase) -> str:
-    if failure.reason is None:
+def _reason_text(case: CaseResult) -> str:
+    if case.reason is None:
         return ""
-    message = failure.reason.message
+    message = case.reason.message
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "…"
-    if failure.status is Status.UNSUPPORTED:
+    if case.status is Status.UNSUPPORTED:
         return f", {message}"
-    return f", {failure.reason.code}: {message}"
+    return f", {case.reason.code}: {message}"
 
 
 def failures_of(arms: Arms) -> Iterator[FailedCase]:
     """Yield the cases that are not `ok`, by variant."""
     for arm in arms.all:
-        for case in arm.result.cases:
-            if case.status is not Status.OK:
-                yield FailedCase(case.operation, case.case, arm.name, case.status, case.reason)
+        yield from ((arm.name, case) for case in arm.result.cases if case.status is not Status.OK)
 
 
 def _failure_facts(failures: Sequence[FailedCase]) -> Iterator[str]:

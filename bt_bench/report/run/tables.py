@@ -14,8 +14,8 @@ from bt_bench.report.run.cells import (
     disagreement_note,
     disagreements_of,
     launch_cell,
-    no_case_cell,
     time_cell,
+    time_of,
 )
 from bt_bench.results import CaseResult, Quantity, series_of
 
@@ -31,8 +31,8 @@ def event_table(arms: Arms, operation: Operation) -> Table:
     rows = tuple(
         (
             Cell(row_title(arms, other, case_id)),
-            _event_cell(arms.baseline, case_id),
-            _event_cell(other, case_id),
+            time_of(arms.baseline, case_id, _EVENT),
+            time_of(other, case_id, _EVENT),
             *change_cells(arms.judgement(other, case_id, _EVENT)),
         )
         for case_id in arms.cases_of(operation)
@@ -98,8 +98,3 @@ def _distribution_rows(
                 Cell(str(len(medians))),
                 *(Cell(format_number(percentile(medians, p))) for p in _PERCENTILES),
             )
-
-
-def _event_cell(arm: Arm, case_id: CaseId) -> Cell:
-    case = arm.ok_case(case_id)
-    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, _EVENT)

@@ -8,6 +8,7 @@ from typing import Any
 from bt_bench.analysis import Binds, Roofline, roofline
 from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.base.names import Operation
+from bt_bench.report.formats.texts import span_text
 from bt_bench.report.run.arranged import Arm, Arms, CaseId
 from bt_bench.report.run.cells import number_cell
 from bt_bench.results import CaseResult, VariantResult
@@ -19,6 +20,14 @@ WORK_CAPTION = (
     "empty kernel, and bytes, the time that a plain copy of as many takes beyond that; the larger "
     "one binds. Null step is a whole step of one empty kernel:"
 )
+
+ROOFLINE_FIGURES = {
+    "required_read_bytes": "read_bytes",
+    "required_written_bytes": "written_bytes",
+    **{name: name for name in ("required_bytes", "gpu_us", "gb_per_s", "bytes_us", "launch_us")},
+    **{name: name for name in ("bound_us", "binds", "times_bound", "step_us", "null_step_us")},
+}
+"""The figures of a roofline for machines, each with its place in `Roofline`."""
 
 _LARGE_BYTES = 10_000_000  # from here on a table is in MB
 _LINE = 80
@@ -79,20 +88,7 @@ def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | N
     found = roofline(case, result.calibration)
     if found is None:
         return None
-    return {
-        "required_read_bytes": found.read_bytes,
-        "required_written_bytes": found.written_bytes,
-        "required_bytes": found.required_bytes,
-        "gpu_us": found.gpu_us,
-        "gb_per_s": found.gb_per_s,
-        "bytes_us": found.bytes_us,
-        "launch_us": found.launch_us,
-        "bound_us": found.bound_us,
-        "binds": None if found.binds is None else found.binds.value,
-        "times_bound": found.times_bound,
-        "step_us": found.step_us,
-        "null_step_us": found.null_step_us,
-    }
+    return {name: getattr(found, place) for name, place in ROOFLINE_FIGURES.items()}
 
 
 def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, Arm, Roofline]]:
@@ -125,5 +121,4 @@ def _binding(binds: list[Binds | None]) -> str:
 
 def _range(multiples: list[float]) -> str:
     """Return `2.1`, or `2.1–5.4`."""
-    low, high = (format_number(most(multiples), _DIGITS) for most in (min, max))
-    return low if low == high else f"{low}–{high}"
+    return span_text(*(format_number(most(multiples), _DIGITS) for most in (min, max)))

@@ -11,49 +11,24 @@ from support.factories import make_environment
 from support.ncu import FakeAction, FakeMetric, fake_module, fake_ncu
 
 from bt_bench.base.errors import ExitCode, UsageError
-from bt_bench.cli.profile.ncu import NcuRequest, ncu_profile
+from bt_bench.cli.profile.ncu import ncu_profile
 from bt_bench.cli.profile.places import without_places
 from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
 from bt_bench.results import Reason, ReasonCode, read_counters
 from bt_bench.runs.profile import ncu
-from bt_bench.variants.catalogue import find_variants
 from bt_bench.worker.profiling.marking import MarkAnswer, Marked
-
-CONFIG = """
-name: tiny
-variants: [fused]
-operations: [step]
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
-cases:
-  - {name: one, groups: 1, requests: 2, tokens: 4}
-  - {name: two, groups: 1, requests: 2, tokens: 4}
-"""
 
 
 @pytest.fixture
-def request_(tmp_path):
-    """A request for one case, with the profile in a folder of its own."""
-    return NcuRequest(
-        spec=load_config(str(tmp_path / "tiny.yaml"), select="one"),
-        operations_by_name=True,
-        entries=[find_variants()["fused"]],
-        step=None,
-        l2=None,
-        device="auto",
-        against=None,
-        reports=None,
-        out=tmp_path / "profile",
-        whole=False,
-        traceback=False,
-        as_json=False,
-    )
+def request_(request_):
+    """A request for counters of one case."""
+    return replace(request_, tool="ncu", device="auto")
 
 
 @pytest.fixture(autouse=True)
-def profiled(tmp_path, monkeypatch):
+def profiled(config, tmp_path, monkeypatch):
     """Puts a stand-in on `PATH`; gives a function that sets what it finds."""
-    (tmp_path / "tiny.yaml").write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     answer = tmp_path / "answer.json"
     fake_ncu(
@@ -62,7 +37,7 @@ def profiled(tmp_path, monkeypatch):
         'echo a report > "$report"',
     )
 
-    case = load_config(str(tmp_path / "tiny.yaml"), select="one").cases[0]
+    case = load_config(str(config), select="one").cases[0]
     digest = build_workload(case.parameters).digest()
 
     def found(us=4.0, failure=None):
@@ -135,14 +110,10 @@ def test_a_report_that_is_too_large_is_said_to_be(request_, monkeypatch, capsys)
     assert "(profile.md, counters.json)" in out
 
 
-def test_refusals_before_anything_runs(request_, tmp_path, monkeypatch):
-    spec = load_config(str(tmp_path / "tiny.yaml"))
-    with pytest.raises(UsageError, match=r"one case, and 2 are chosen: one, two; choose one by -k"):
-        ncu_profile(replace(request_, spec=spec))
-    spec = load_config(str(tmp_path / "tiny.yaml"), select="one", operations=["step", "apply"])
-    with pytest.raises(UsageError, match=r"one operation, and 2 are chosen: step, apply"):
-        ncu_profile(replace(request_, spec=spec))
-    spec = load_config(str(tmp_path / "tiny.yaml"), select="one", operations=["stage"])
+def test_refusals_before_anything_runs(request_, config, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"one operation, and 2 are chosen: gather_slots, step"):
+        ncu_profile(replace(request_, operations_by_name=True))
+    spec = load_config(str(config), select="one", operations=["stage"])
     with pytest.raises(UsageError, match=r"operation 'stage' launches nothing"):
         ncu_profile(replace(request_, spec=spec))
     with pytest.raises(UsageError, match=r"--device cpu has none"):

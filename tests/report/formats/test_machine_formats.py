@@ -15,13 +15,8 @@ from support import judgements
 from support.judgements import judged, judgement
 
 from bt_bench.analysis.verdicts import Cause, Evidence, Judgement, Overall, Systematic, Verdict
-from bt_bench.report.formats.csv_format import (
-    COLUMNS,
-    EVIDENCE_COLUMNS,
-    WARNINGS_COLUMN,
-    render_csv,
-)
-from bt_bench.report.formats.json_format import JUDGED_SCHEMA_VERSION, render_json
+from bt_bench.report.formats.csv_format import EVIDENCE_COLUMNS, WARNINGS_COLUMN, render_csv
+from bt_bench.report.formats.json_format import FIELDS, JUDGED_SCHEMA_VERSION, render_json
 from bt_bench.report.formats.junit_format import render_junit
 
 # JSON
@@ -100,7 +95,7 @@ def test_csv_has_a_row_per_judgement_and_numbers_stay_numbers():
     whole = judgements.rich()
     rows = read_csv(whole)
     for each, row in zip(whole.judgements, rows, strict=True):
-        assert list(row) == [*COLUMNS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN]
+        assert list(row) == [*FIELDS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN]
         for name in ("base_value", "ratio", "low", "high", "percent"):
             value = getattr(each, name)
             assert row[name] == "" if value is None else float(row[name]) == value
@@ -113,7 +108,7 @@ def test_csv_has_a_row_per_judgement_and_numbers_stay_numbers():
 
 def test_csv_has_all_fields():
     names = {field.name for field in fields(Judgement)} - {"evidence"}
-    assert set(COLUMNS) == names | {"percent"}
+    assert set(FIELDS) == names | {"percent"}
     evidence = {field.name for field in fields(Evidence)} - {"systematic"}
     assert set(EVIDENCE_COLUMNS) >= evidence
     assert len(EVIDENCE_COLUMNS) == len(evidence) + 3 + len(fields(Systematic))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
-from rich.console import Console
 from support.ncu import counters, kernel_counters
+from support.timelines import shown
 
 from bt_bench.analysis.profile import counter_changes
-from bt_bench.report import print_document
 from bt_bench.report.profile import (
     counter_changes_document,
-    counter_changes_json,
     counters_document,
     counters_json,
 )
@@ -28,12 +25,6 @@ BROKEN = VariantCounters(
     name="broken", reason=Reason(code=ReasonCode.RAISED, message="while profiled: oh no")
 )
 EMPTY = VariantCounters(name="empty")
-
-
-def shown(document):
-    stream = StringIO()
-    print_document(document, Console(file=stream, width=80, force_terminal=True, color_system=None))
-    return stream.getvalue()
 
 
 def flat(text):
@@ -113,6 +104,6 @@ def test_changes():
     text = flat(shown(counter_changes_document(changes, "reports/x")))
     assert "Against reports/x" in text
     assert "a fused duration in ns 4100 9000" in text
-    assert counter_changes_json(changes)[0]["more"] is True
+    assert changes[0].more is True
     text = shown(counter_changes_document([], "reports/x"))
     assert "No kernel and no figure of any has changed." in text

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
-from rich.console import Console
+from support.sections import table_of, texts_of
+from support.timelines import shown
 
 from bt_bench.analysis.profile.host_calls import host_changes
-from bt_bench.base.document import ABSENT, Document, Table, Tone
-from bt_bench.report.console import print_document
+from bt_bench.base.document import ABSENT, Document, Tone
 from bt_bench.report.profile.host_calls import (
     host_changes_json,
     host_changes_section,
@@ -47,15 +46,6 @@ def profile(*frames, plain_us=50.0, left_out=0):
         c_call=C,
         frames=list(frames),
     )
-
-
-def table_of(section):
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    return table
-
-
-def texts_of(section):
-    return [[cell.text for cell in row] for row in table_of(section).rows]
 
 
 def test_functions_with_most_time_come_first_and_the_rest_is_a_row():
@@ -173,10 +163,7 @@ def test_all_fits_into_80_columns():
     before = profile(frame(name, 10_000.5, file="x/_function_base_impl.py"), plain_us=12_345.6)
     after = profile(frame(name, 20_000.5, file="x/_function_base_impl.py"), plain_us=22_345.6)
     sections = host_section(before, "Host"), host_changes_section(before, after, "Against a")
-    stream = StringIO()
-    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
-    print_document(Document("Profile", (), sections), console)
-    lines = stream.getvalue().splitlines()
+    lines = shown(Document("Profile", (), sections)).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(name in line for line in lines) == 2
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
-from rich.console import Console
+from support.sections import table_of, texts_of
+from support.timelines import shown
 
 from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
 from bt_bench.analysis.profile.step_changes import step_changes
 from bt_bench.analysis.profile.timeline import Explained
-from bt_bench.base.document import ABSENT, Document, Table, Tone
-from bt_bench.report.console import print_document
+from bt_bench.base.document import ABSENT, Document, Tone
 from bt_bench.report.profile.step_changes import step_changes_json, step_changes_section
 
 
@@ -51,15 +50,6 @@ def step(code_us=5.0, launch_us=2.0, kernel_us=3.0, kernel="gather", step_us=50.
         row(What.OPERATION, kernel, kernel_us, launched_by=1),
         step_us=step_us,
     )
-
-
-def table_of(section):
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    return table
-
-
-def texts_of(section):
-    return [[cell.text for cell in cells] for cells in table_of(section).rows]
 
 
 def test_the_step_is_told_first_and_then_each_row():
@@ -122,10 +112,7 @@ def test_all_fits_into_80_columns():
     name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int> >"
     before = step(kernel=name, launch_us=10_000.5, kernel_us=10_000.5, step_us=12_345.6)
     after = step(kernel=name, launch_us=20_000.5, kernel_us=20_000.5, step_us=22_345.6)
-    stream = StringIO()
-    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
     section = step_changes_section(before, after, "A step of fused")
-    print_document(Document("Against a", (), (section,)), console)
-    lines = stream.getvalue().splitlines()
+    lines = shown(Document("Against a", (), (section,))).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("+10000.00" in line for line in lines) == 2

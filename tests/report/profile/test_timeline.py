@@ -6,6 +6,7 @@ import json
 
 import pytest
 from support.factories import make_environment
+from support.sections import table_of
 from support.timelines import (
     FUSED,
     Call,
@@ -24,9 +25,7 @@ from bt_bench.report.profile.timeline import (
     timeline_document,
     timeline_json,
 )
-from bt_bench.results import (
-    Tracing,
-)
+from bt_bench.results import Tracing
 
 WIDTH = 80
 SCREEN = 24  # lines, for a step of one launch and for the summary of four variants
@@ -73,11 +72,6 @@ def sentences(script):
         block for block in page(mine=script).sections[0].blocks if isinstance(block, Bullets)
     ]
     return bullets.items
-
-
-def table_of(section):
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    return table
 
 
 def row_of(table, text, column=1):
