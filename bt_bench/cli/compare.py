@@ -15,8 +15,7 @@ from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, stored_baseline
 from bt_bench.cli.exits import say
-from bt_bench.cli.latest import latest_run
-from bt_bench.cli.loading import joined, names_given, reports_folder
+from bt_bench.cli.loading import joined, latest_run, names_given, reports_folder
 from bt_bench.cli.options import JsonOption, recorded_option, reports_option
 from bt_bench.cli.outputs import (
     AllowMissingOption,

@@ -1,10 +1,13 @@
-"""Loading by command-line values: configs, variants and operations, folders of kernels."""
+"""Loading by command-line values: configs, variants and operations, folders of kernels and runs."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bt_bench.cli.exits import say
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
@@ -56,6 +59,23 @@ def reports_folder(reports: Path | None = None) -> Path:
     from bt_bench.config import read_settings
 
     return reports or read_settings(Path.cwd()).reports or Path("reports")
+
+
+def latest_run(reports: Path | None = None) -> str:
+    """Return the folder of the latest run, and print it on stderr.
+
+    Args:
+        reports: the folder of runs; `None`: the one in the environment or the settings.
+
+    Raises:
+        UsageError: if there is no run.
+    """
+    from bt_bench.results import RunFolder
+
+    named = os.environ.get("BT_BENCH_REPORTS")
+    run = str(RunFolder.latest(reports_folder(reports or (Path(named) if named else None))).path)
+    say(f"{run} is the latest run")
+    return run
 
 
 def new_folder(name: str, reports: Path | None, out: Path | None) -> RunFolder:

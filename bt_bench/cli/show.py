@@ -11,8 +11,7 @@ import typer
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
-from bt_bench.cli.latest import latest_run
-from bt_bench.cli.loading import joined, names_given
+from bt_bench.cli.loading import joined, latest_run, names_given
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, recorded_option
 from bt_bench.cli.outputs import parse_outputs, write_output

@@ -12,3 +12,11 @@ def config(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    """A folder for variants."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    return folder

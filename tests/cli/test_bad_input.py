@@ -93,14 +93,12 @@ VARIANT_FILES = {
 
 
 @pytest.mark.parametrize("name", VARIANT_FILES)
-def test_variant_file(name, config, tmp_path):
+def test_variant_file(name, config, tmp_path, kernels):
     source, expected = VARIANT_FILES[name]
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    path = folder / f"{name}.py"
+    path = kernels / f"{name}.py"
     path.write_bytes(source if isinstance(source, bytes) else source.encode())
     message = refused(
-        "sweep", config, "--kernels", folder, "--variants", name, "--out", tmp_path / "run"
+        "sweep", config, "--kernels", kernels, "--variants", name, "--out", tmp_path / "run"
     )
     assert f"\nbt-bench: error: {path}" in message
     assert expected in message

@@ -200,9 +200,7 @@ def test_check_refuses_a_scenario(config, scenario):
     assert f"--scenario {scenario}" in refused("check", config, f"--scenario={scenario}")
 
 
-def test_check_requires_paths(config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
+def test_check_requires_paths(config, kernels):
     text = """\
 \"\"\"fused, with a line for giants.\"\"\"
 
@@ -215,8 +213,8 @@ class Variant(Fused):
             self.num_dirty_rows = 0
         super().apply_staged_writes()
 """
-    arguments = ("check", config, "--kernels", folder, "--variants", "giants", "--scenario", "1")
-    (folder / "giants.py").write_text(text.replace("EXCUSE", ""), encoding="utf-8")
+    arguments = ("check", config, "--kernels", kernels, "--variants", "giants", "--scenario", "1")
+    (kernels / "giants.py").write_text(text.replace("EXCUSE", ""), encoding="utf-8")
     outcome = run(*arguments, "--paths")
     assert outcome.code == 0
     assert "giants.py:9, Variant.apply_staged_writes" in outcome.out
@@ -226,7 +224,7 @@ class Variant(Fused):
     assert outcome.code == 5
     assert "giants: 1 lines of its own code were not reached, and 1 branches" in outcome.err
     excused = text.replace("EXCUSE", "  # unreached: no layout is as large")
-    (folder / "giants.py").write_text(excused, encoding="utf-8")
+    (kernels / "giants.py").write_text(excused, encoding="utf-8")
     outcome = run(*arguments, "--require-paths")
     assert outcome.code == 0
     assert "not reached" not in outcome.out

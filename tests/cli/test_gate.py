@@ -20,6 +20,7 @@ from support.factories import make_case, make_environment, make_result
 from support.processes import runs, wait_for
 from support.refusals import refused
 from support.repositories import KERNELS, commit, git, repository, write
+from support.staging import STAGING
 
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.reading import read_result
@@ -29,14 +30,6 @@ from bt_bench.results.run.nouns import Quantity
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.worker.compiling.census import take_census
 
-CONFIG = """\
-variants: [one]
-operations: [stage]
-plan: {rounds: 4, warmup_rounds: 0, instances: 1}
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
-cases:
-  - {name: tiny, requests: 2, tokens: 4}
-"""
 FILE = '"""A variant."""\n'
 LOOK = ("--rounds", "4", "--device", "cpu", "--time-equal")
 
@@ -48,7 +41,7 @@ def script(us, **more):
 @pytest.fixture
 def repo(tmp_path, monkeypatch):
     """A repository whose variant takes 100 µs by script, and is the working directory."""
-    files = {"mine/one.py": FILE, "mine/script.json": script(100.0), "my.yaml": CONFIG}
+    files = {"mine/one.py": FILE, "mine/script.json": script(100.0), "my.yaml": STAGING}
     top = repository(tmp_path / "repo", files | {".gitignore": "reports/\nlog\n"})
     monkeypatch.chdir(top)
     monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", fake_rounds.InProcess)
@@ -101,7 +94,7 @@ def test_json_is_one_document_on_stdout(repo):
 def test_missing_variants(repo):
     write(repo, {"mine/two.py": FILE, "mine/script.json": script(100.0, two={"us": 1.0})})
     config = Path("my.yaml")
-    config.write_text(CONFIG.replace("[one]", "[one, two]"))
+    config.write_text(STAGING.replace("[one]", "[one, two]"))
     outcome = gate()
     assert outcome.code == 4
     assert "has no variant two" in outcome.out
@@ -133,21 +126,21 @@ def test_the_threshold_is_that_of_the_flag_the_environment_or_the_config(repo, m
     assert gate().code == 0
     assert gate("--threshold", "3").code == 1
     monkeypatch.delenv("BT_BENCH_THRESHOLD")
-    Path("my.yaml").write_text(f"gate: {{margin_percent: 10, fail_on: [faster]}}\n{CONFIG}")
+    Path("my.yaml").write_text(f"gate: {{margin_percent: 10, fail_on: [faster]}}\n{STAGING}")
     assert gate().code == 0
     assert gate("--threshold", "3", "--fail-on", "slower").code == 1
-    Path("my.yaml").write_text(CONFIG.replace("tokens: 4", "tokens: 4, margin_percent: 10"))
+    Path("my.yaml").write_text(STAGING.replace("tokens: 4", "tokens: 4, margin_percent: 10"))
     assert gate().code == 0
 
 
 def test_a_config_that_lost_a_case_or_a_variant_does_not_pass(repo):
     """Both revisions are measured by the head's config, so nobody else would miss it."""
-    more = CONFIG + "  - {name: more, requests: 1, tokens: 2}\n"
+    more = STAGING + "  - {name: more, requests: 1, tokens: 2}\n"
     files = {"mine/two.py": FILE, "mine/script.json": script(100.0, two={"us": 1.0})}
     write(repo, files | {"my.yaml": more.replace("[one]", "[one, two]")})
     commit(repo, "two of each")
     assert gate().code == 0
-    write(repo, {"my.yaml": CONFIG})
+    write(repo, {"my.yaml": STAGING})
     outcome = gate("--json")
     assert outcome.code == 4
     missing = [j for j in outcome.json()["judgements"] if j["verdict"] == "MISSING"]
@@ -163,24 +156,24 @@ def test_a_config_that_lost_a_case_or_a_variant_does_not_pass(repo):
 def test_a_config_that_asks_for_less_is_told(repo):
     write(
         repo,
-        {"my.yaml": "gate: {margin_percent: 30, looks: [4]}\n" + CONFIG.replace("2, t", "1, t")},
+        {"my.yaml": "gate: {margin_percent: 30, looks: [4]}\n" + STAGING.replace("2, t", "1, t")},
     )
     said = " ".join(gate("--json").json()["warnings"])
     assert "case tiny has another workload in the base's config" in said
     assert "gate.margin_percent is 30.0, but the default in the base's config" in said
-    write(repo, {"new.yaml": CONFIG})
+    write(repo, {"new.yaml": STAGING})
     (said,) = gate("--json", config="new.yaml").json()["warnings"]
     assert said.startswith("HEAD (")
     assert "has no new.yaml, so anything that the config has lost or changed" in said
     write(repo, {"my.yaml": "cases: none\n"})
     commit(repo, "damaged")
-    write(repo, {"my.yaml": CONFIG})
+    write(repo, {"my.yaml": STAGING})
     (said,) = gate("--json").json()["warnings"]
     assert "the config cannot be read, so anything that the config has lost" in said
 
 
 def test_looks_of_the_config(repo):
-    Path("my.yaml").write_text(f"gate: {{looks: [3, 5]}}\n{CONFIG}")
+    Path("my.yaml").write_text(f"gate: {{looks: [3, 5]}}\n{STAGING}")
     arguments = ["gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"]
     outcome = run(*arguments, "--device", "cpu", "--time-equal", "--out", "out")
     assert "after 3 rounds" in outcome.err
@@ -210,7 +203,7 @@ def test_what_is_to_be_found(repo, monkeypatch):
     refused = gate("--dry-run", "--threshold", "4", "--detect", "4")
     assert refused.code == 2
     assert "--detect is 4, but slowdowns up to the margin of 4 % count as none" in refused.err
-    write(Path.cwd(), {"mine.yaml": f"gate: {{detect_percent: 7}}\n{CONFIG}"})
+    write(Path.cwd(), {"mine.yaml": f"gate: {{detect_percent: 7}}\n{STAGING}"})
     assert "a slowdown of 7 % or 0.21 µs" in gate("--dry-run", config="mine.yaml").out
 
 
@@ -368,7 +361,7 @@ def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     """A repository with the shipped kernels, which is the working directory."""
-    config = CONFIG.replace("[one]", "[fused]").replace("[stage]", "[step]")
+    config = STAGING.replace("[one]", "[fused]").replace("[stage]", "[step]")
     top = repository(tmp_path / "shipped", {"my.yaml": config, ".gitignore": "reports/\n"})
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(KERNELS, top / "kernels", ignore=ignored)
@@ -584,7 +577,7 @@ def test_what_is_compiled_is_compared_without_a_gpu(shipped, one_target):
     assert found["launches"]["other_value"] == found["launches"]["base_value"] + 1
 
 
-TWO_CASES = CONFIG.replace("[one]", "[fused, baseline]").replace("[stage]", "[step]") + (
+TWO_CASES = STAGING.replace("[one]", "[fused, baseline]").replace("[stage]", "[step]") + (
     "  - {name: small, requests: 3, tokens: 8}\n"
 )
 
@@ -683,7 +676,7 @@ def is_there(group):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_revision_is_built_leaves_nothing(number, tmp_path):
     """Neither a folder nor what the command has started; CI cancels with SIGTERM."""
-    top = repository(tmp_path / "repo", {"my.yaml": CONFIG, "mine/one.py": FILE})
+    top = repository(tmp_path / "repo", {"my.yaml": STAGING, "mine/one.py": FILE})
     left, scratch = tmp_path / "pid", tmp_path / "scratch"
     scratch.mkdir()
     process = start(
@@ -711,7 +704,7 @@ def test_ctrl_c_leaves_no_checkout_and_no_process(seconds, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     variant = f"{FILE}from bt_kernels.variants.fused import Variant as Variant\n"
-    top = repository(tmp_path / "repo", {"my.yaml": CONFIG, "mine/one.py": variant})
+    top = repository(tmp_path / "repo", {"my.yaml": STAGING, "mine/one.py": variant})
     process = start(
         *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"),
         *("--device", "cpu", "--rounds", "30", "--time-equal"),
@@ -733,10 +726,7 @@ def test_ctrl_c_leaves_no_checkout_and_no_process(seconds, tmp_path):
     assert "Traceback" not in errors
     assert list(scratch.iterdir()) == []
     # Python's own tracker of resources ends a moment after.
-    deadline = time.monotonic() + 300
-    while is_there(process.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: not is_there(process.pid))
 
 
 def test_help_and_dry_run_import_neither_torch_nor_triton(repo):

@@ -10,15 +10,8 @@ import textwrap
 import pytest
 from support.commands import ONE_CHECK, run_apart
 from support.repositories import commit, repository, write
+from support.staging import STAGING
 
-CONFIG = """\
-variants: [one]
-operations: [stage]
-plan: {rounds: 4, warmup_rounds: 0, instances: 1}
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
-cases:
-  - {name: tiny, requests: 2, tokens: 4}
-"""
 # What the variant does beside its work is said by something else: operations of torch for the
 # static gate, and milliseconds for the clock.
 VARIANT = '''\
@@ -51,7 +44,7 @@ def variant(how):
 
 def make(folder, way):
     """A repository whose base does nothing more, and whose working tree does 3 of it."""
-    files = {"my.yaml": CONFIG, ".gitignore": "reports/\n*.so\n", "mine/other.txt": ""}
+    files = {"my.yaml": STAGING, ".gitignore": "reports/\n*.so\n", "mine/other.txt": ""}
     where, options, environment, prologue = "mine", [], {}, ""
     if way in ("helper", "symlink"):
         files["mine/one.py"] = variant(BESIDE + HELPER)

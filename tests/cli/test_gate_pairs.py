@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 from support.commands import ONE_CHECK, run_apart
 from support.repositories import repository, write
+from support.staging import STAGING
 
-CONFIG = """\
-variants: [one]
-operations: [stage]
-plan: {rounds: 6, warmup_rounds: 0, instances: 1}
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
-cases:
-  - {name: tiny, requests: 2, tokens: 4}
-"""
+CONFIG = STAGING.replace("rounds: 4", "rounds: 6")
 BASE = '''\
 """A variant that takes a while."""
 import time

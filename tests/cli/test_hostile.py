@@ -7,6 +7,7 @@ import textwrap
 import pytest
 from support.commands import ONE_CHECK, run, run_apart
 from support.repositories import commit, repository, write
+from support.staging import STAGING
 from support.suites import VARIANT, write_suite
 
 # What code of a user may do to a process so that it ends well, whatever was found.
@@ -307,15 +308,7 @@ def test_a_regression_stays_one_whatever_the_head_does(tmp_path, file, name):
         assert "SLOWER" in verdicts
 
 
-TIMED = """\
-variants: [one]
-operations: [stage]
-plan: {rounds: 4, warmup_rounds: 0, instances: 1}
-defaults: {max_num_reqs: 4, max_num_batched_tokens: 16, max_model_len: 64}
-cases:
-  - {name: tiny, requests: 2, tokens: 4}
-"""
-STAGING = """\
+PAUSES = """\
 import time
 from bt_kernels.variants.baseline import Variant as Baseline
 
@@ -329,8 +322,8 @@ class Variant(Baseline):
 @pytest.mark.slow
 @pytest.mark.parametrize("code", IN_WORKERS.values(), ids=IN_WORKERS)
 def test_a_slow_head_is_not_green_whatever_it_does(tmp_path, code):
-    files = {"my.yaml": TIMED, "mine/one.py": STAGING.replace("SECONDS", "0")}
+    files = {"my.yaml": STAGING, "mine/one.py": PAUSES.replace("SECONDS", "0")}
     top = repository(tmp_path / "repo", files)
-    write(top, {"mine/one.py": STAGING.replace("SECONDS", "0.1") + textwrap.dedent(code)})
+    write(top, {"mine/one.py": PAUSES.replace("SECONDS", "0.1") + textwrap.dedent(code)})
     outcome = gate(top, "--kernels", "mine", "--device", "cpu", "--rounds", "3")
     assert outcome.code in (1, 2, 5), outcome

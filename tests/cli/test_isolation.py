@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.commands import ONE_CHECK, TINY, run, run_apart, start
 from support.faulty import write_faulty
+from support.processes import wait_for
 
 from bt_bench.results.files.reading import read_run
 
@@ -63,15 +64,6 @@ def children(pid):
         if int(parent) == pid and state != "Z":
             found[int(path.name)] = command
     return found
-
-
-def wait_for(condition, seconds=60):
-    """The condition's value as soon as it is true."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-    return value
 
 
 def text_of(path):
@@ -154,7 +146,8 @@ def test_a_worker_killed_once_from_outside_costs_nobody_a_case(tmp_path):
         *("--variants", "baseline,victim", "--operations", "step"),
         prologue=ONE_CHECK,
     )
-    os.kill(int(wait_for(lambda: text_of(pid_file))), signal.SIGKILL)
+    wait_for(lambda: text_of(pid_file))
+    os.kill(int(text_of(pid_file)), signal.SIGKILL)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     assert err.count("a fresh worker takes over") == 1
@@ -205,7 +198,7 @@ def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
     (worker,) = [p for p, command in children(process.pid).items() if "spawn_main" in command]
     process.kill()
     process.wait()
-    wait_for(lambda: not Path(f"/proc/{worker}").exists(), seconds=300)
+    wait_for(lambda: not Path(f"/proc/{worker}").exists())
     killed = read_run(out)
     assert all(not result.complete and len(result.cases) == 1 for result in killed)
     assert (out / "baseline.cases.jsonl").exists()

@@ -33,6 +33,14 @@ FEATURE_CASES = """\
 """
 
 
+@pytest.fixture
+def swept(config, tmp_path):
+    """The folder of a run that is complete."""
+    out = tmp_path / "run"
+    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
+    return out
+
+
 # The process that sweeps needs neither; its worker does.
 NO_TORCH = "import sys\nsys.modules['triton'] = sys.modules['torch'] = None\n"
 
@@ -112,13 +120,11 @@ def test_reports_folder_of_the_project(config, tmp_path, monkeypatch):
     assert len(list((tmp_path / "results").iterdir())) == 1
 
 
-def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "raising.py").write_text(RAISING_VARIANT)
+def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path, kernels):
+    (kernels / "raising.py").write_text(RAISING_VARIANT)
     out = tmp_path / "run"
     outcome = run(
-        "sweep", config, "--kernels", folder, "--variants", "baseline,raising", "--out", out
+        "sweep", config, "--kernels", kernels, "--variants", "baseline,raising", "--out", out
     )
     assert outcome.code == 5
     baseline, raising = read_run(out)
@@ -133,16 +139,14 @@ def test_a_variant_that_raises_fails_its_cases_only(config, tmp_path):
     assert "RuntimeError: no gather today" in " ".join((out / "comparison.md").read_text().split())
 
 
-def test_a_variant_without_features_is_swept_beside_one_that_has_them(config, tmp_path):
+def test_a_variant_without_features_is_swept_beside_one_that_has_them(config, tmp_path, kernels):
     """On cases that need a feature it is no arm; nothing is wrong, and it is said everywhere."""
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "plain.py").write_text(PLAIN_VARIANT)
+    (kernels / "plain.py").write_text(PLAIN_VARIANT)
     config.write_text(TINY + FEATURE_CASES)
     out = tmp_path / "run"
     outcome = run(
         *("sweep", config, "-k", "one", "-k", "outputs", "-k", "window", "--operations", "step"),
-        *("--kernels", folder, "--variants", "fused,plain", "--out", out),
+        *("--kernels", kernels, "--variants", "fused,plain", "--out", out),
     )
     assert outcome.code == 0, outcome.err
     fused, plain = read_run(out)
@@ -169,10 +173,8 @@ def test_a_variant_without_features_is_swept_beside_one_that_has_them(config, tm
     }
 
 
-def test_a_variant_that_raises_only_when_timed(config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "late.py").write_text(
+def test_a_variant_that_raises_only_when_timed(config, tmp_path, kernels):
+    (kernels / "late.py").write_text(
         RAISING_VARIANT.replace(
             'raise RuntimeError("no gather today")',
             "return super().gather_and_compute_slot_mappings(*inputs, **options)\n\n"
@@ -184,7 +186,7 @@ def test_a_variant_that_raises_only_when_timed(config, tmp_path):
         )
     )
     out = tmp_path / "run"
-    outcome = run("sweep", config, "--kernels", folder, "--variants", "late,fused", "--out", out)
+    outcome = run("sweep", config, "--kernels", kernels, "--variants", "late,fused", "--out", out)
     assert outcome.code == 5
     by_name = {result.variant.name: result for result in read_run(out)}
     assert all("only once" in case.reason.message for case in by_name["late"].cases)
@@ -259,27 +261,21 @@ def test_killed_between_files_of_a_case(config, tmp_path):
         (["quick"], "quick is not the config that"),
     ],
 )
-def test_resume_with_something_else(arguments, message, config, tmp_path):
-    out = tmp_path / "run"
-    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
-    assert message in refused("sweep", "--resume", out, *arguments)
+def test_resume_with_something_else(arguments, message, swept):
+    assert message in refused("sweep", "--resume", swept, *arguments)
 
 
-def test_resume_accepts_the_same_config(config, tmp_path):
-    out = tmp_path / "run"
-    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
-    assert run("sweep", config, "--resume", out).code == 0
+def test_resume_accepts_the_same_config(config, swept):
+    assert run("sweep", config, "--resume", swept).code == 0
 
 
-def test_resume_refuses_other_sources(config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
+def test_resume_refuses_other_sources(config, tmp_path, kernels):
     source = 'from bt_kernels.variants.fused import Variant\n"""{}"""\n'
-    (folder / "mine.py").write_text(source.format("one"))
+    (kernels / "mine.py").write_text(source.format("one"))
     out = tmp_path / "run"
-    run("sweep", config, "--kernels", folder, "--variants", "mine", "-k", "one", "--out", out)
-    (folder / "mine.py").write_text(source.format("two"))
-    assert "the source of variant 'mine'" in refused("sweep", "--resume", out, "--kernels", folder)
+    run("sweep", config, "--kernels", kernels, "--variants", "mine", "-k", "one", "--out", out)
+    (kernels / "mine.py").write_text(source.format("two"))
+    assert "the source of variant 'mine'" in refused("sweep", "--resume", out, "--kernels", kernels)
 
 
 def test_dry_run_runs_nothing(config, tmp_path, monkeypatch):
@@ -304,20 +300,22 @@ APART = pytest.param(partial(run_apart, prologue=ONE_CHECK), marks=pytest.mark.s
 
 
 @pytest.mark.parametrize("how", [run, APART], ids=["run", "run_apart"])
-def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(how, config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "exits.py").write_text(
+def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(
+    how, config, tmp_path, kernels
+):
+    (kernels / "exits.py").write_text(
         RAISING_VARIANT.replace('raise RuntimeError("no gather today")', "raise SystemExit(0)")
     )
-    (folder / "prints.py").write_text(
+    (kernels / "prints.py").write_text(
         'print("imported")\nfrom bt_kernels.variants.fused import Variant as Fused\n\n\n'
         "class Variant(Fused):\n    def apply_staged_writes(self):\n"
         '        print("applied")\n        super().apply_staged_writes()\n'
     )
     names = "exits,prints"
     out = tmp_path / "run"
-    outcome = how("sweep", config, "--kernels", folder, "--variants", names, "--out", out, "--json")
+    outcome = how(
+        "sweep", config, "--kernels", kernels, "--variants", names, "--out", out, "--json"
+    )
     assert outcome.code == 5
     assert outcome.json()["failed"] == 4
     by_name = {result.variant.name: result for result in read_run(out)}
@@ -325,10 +323,8 @@ def test_a_variant_that_exits_or_prints_does_not_end_or_spoil_the_run(how, confi
     assert all(case.status == "ok" for case in by_name["prints"].cases)
 
 
-def test_a_variant_that_clears_its_ids_is_blamed_and_harms_nobody(config, tmp_path):
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "clears.py").write_text(
+def test_a_variant_that_clears_its_ids_is_blamed_and_harms_nobody(config, tmp_path, kernels):
+    (kernels / "clears.py").write_text(
         "from bt_kernels.variants.fused import Variant as Fused\n\n\n"
         "class Variant(Fused):\n    def append_block_ids(self, row, ids, overwrite):\n"
         "        super().append_block_ids(row, ids, overwrite)\n"
@@ -336,7 +332,7 @@ def test_a_variant_that_clears_its_ids_is_blamed_and_harms_nobody(config, tmp_pa
     )
     out = tmp_path / "run"
     outcome = run(
-        "sweep", config, "--kernels", folder, "--variants", "clears,baseline", "--out", out
+        "sweep", config, "--kernels", kernels, "--variants", "clears,baseline", "--out", out
     )
     assert outcome.code == 5
     by_name = {result.variant.name: result for result in read_run(out)}
@@ -346,23 +342,19 @@ def test_a_variant_that_clears_its_ids_is_blamed_and_harms_nobody(config, tmp_pa
     assert [case.launches.totals() for case in by_name["baseline"].cases] == [[2], [3], [2], [4]]
 
 
-def test_a_folder_in_use_is_refused(config, tmp_path):
-    out = tmp_path / "run"
-    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
-    with RunFolder.open(out).locked():
-        outcome = run("sweep", "--resume", out)
+def test_a_folder_in_use_is_refused(swept):
+    with RunFolder.open(swept).locked():
+        outcome = run("sweep", "--resume", swept)
     assert outcome.code == 2
     assert "is being written by another bt-bench process" in outcome.err
-    assert run("sweep", "--resume", out).code == 0
-    assert not list(out.glob(".*"))
+    assert run("sweep", "--resume", swept).code == 0
+    assert not list(swept.glob(".*"))
 
 
-def test_resume_refuses_an_edited_config(config, tmp_path):
-    out = tmp_path / "run"
-    run("sweep", config, "-k", "one", "--operations", "apply", "--out", out)
-    saved = out / "config.yaml"
+def test_resume_refuses_an_edited_config(swept):
+    saved = swept / "config.yaml"
     saved.write_text(saved.read_text().replace("tokens: 4", "tokens: 6"))
-    assert "case 'one' was measured with other parameters" in refused("sweep", "--resume", out)
+    assert "case 'one' was measured with other parameters" in refused("sweep", "--resume", swept)
 
 
 def test_resume_of_a_run_that_was_killed_at_once(config, tmp_path):

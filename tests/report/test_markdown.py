@@ -26,7 +26,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.report.markdown import LINE_WIDTH, escape, render_document
 from bt_bench.report.run.rendering import render_comparison
 from bt_bench.results.run.case import CaseResult
-from bt_bench.results.run.nouns import LaunchPath, Quantity
+from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
@@ -132,12 +132,6 @@ def test_rounds_stops_and_discarded_rounds_are_in_the_lead() -> None:
     assert "slots (" not in lead
 
 
-def test_the_budget_has_every_launch_path() -> None:
-    text = render_comparison(scenarios.gpu_run())
-    for launch_path in LaunchPath:
-        assert f"| {launch_path.value} " in text
-
-
 def test_crashes_that_did_not_come_back_are_in_the_lead_and_listed() -> None:
     crashes = [make_crash(), make_crash("conformance:corners", known=False)]
     results = [make_result("baseline", [make_case()]), make_result("fused", crashes=crashes)]
@@ -147,13 +141,6 @@ def test_crashes_that_did_not_come_back_are_in_the_lead_and_listed() -> None:
     assert "- fused, step/small: while measured: the worker was ended by SIGSEGV; it did" in section
     assert "SIGSEGV, and it is not known in which variant; it did not" in section
     assert "Crashes" not in render_comparison(results[:1])
-
-
-def test_the_calibration_comes_after_the_tables_and_before_the_advice() -> None:
-    text = render_comparison(scenarios.gpu_run())
-    headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings[-1] == "## How to read this"
-    assert "calibration" in headings[-2].lower()
 
 
 def test_cases_of_one_name_and_another_workload_are_not_set_against_each_other() -> None:

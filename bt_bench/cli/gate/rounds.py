@@ -115,14 +115,9 @@ def show_plan(request: GateRequest) -> ExitCode:
     return ExitCode.OK
 
 
-def _rounds_in(recording: Path) -> int:
-    from bt_bench.results import read_recording
-
-    return len(read_recording(str(recording)).rounds) if recording.exists() else 0
-
-
 def run_rounds(request: GateRequest) -> Judged:
     from bt_bench.cli.progress import progress_on_stderr
+    from bt_bench.results import read_recording
     from bt_bench.runs import check_files, run_live_gate
 
     check_files(request.spec)
@@ -137,9 +132,10 @@ def run_rounds(request: GateRequest) -> Judged:
             ) from None
         raise
     except KeyboardInterrupt:
-        if taken := _rounds_in(request.recording):
+        recording = request.recording
+        if taken := len(read_recording(str(recording)).rounds) if recording.exists() else 0:
             which = "1 round so far is" if taken == 1 else f"{taken} rounds so far are"
-            say(f"{which} in {request.recording}")
+            say(f"{which} in {recording}")
         raise
     finally:
         with suppress(OSError):  # fails if the folder is not empty: there is something to keep

@@ -12,7 +12,7 @@ from bt_bench.cli.exits import say
 from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from bt_bench.analysis import Judged
     from bt_bench.cli.gate.common import Trees
@@ -32,38 +32,38 @@ def static_gate(
         dry_run: only list the cases that would be compiled.
     """
     from bt_bench.analysis import judge_static
+    from bt_bench.results import COUNTED, select
 
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
-    _only_known(patterns)
-    if dry_run:
-        return _dry_run(options)
+    chosen = select(list(COUNTED), list(patterns))
     if options.base is not None:
+        if dry_run:
+            with both_trees(replace(options, command=None)) as trees:
+                _alike(options, trees, (trees.base.variants(), trees.head.variants()))
+            return _show_plan(options)
         judged = _against_revision(options, save)
     else:
         # Before anything is compiled, since the file may not be a census.
         stored = None if options.against is None else _stored(options, options.against)
         entries = entries_here(options)
-        _refuse_unknown(options, {entry.name: entry for entry in entries}, stored)
+        kept = {variant.name for variant in stored.variants} if stored is not None else set()
+        _refuse_unknown(options, {entry.name: entry for entry in entries}, kept)
+        if dry_run:
+            return _show_plan(options)
         new = _taken(options, entries, "working tree")
         _save(new, save)
         if stored is None:
             return ExitCode.OK
         judged = judge_static(stored, new, Path(options.against or "").name, "working tree")
-    return finish(_only(judged, patterns), options, None)
+    return finish(_only(judged, chosen), options, None)
 
 
-def _dry_run(options: Options) -> ExitCode:
+def _show_plan(options: Options) -> ExitCode:
     from bt_bench.worker import DEFAULT_TARGETS
 
     against = options.base or options.against
     what = "a census to save" if against is None else f"working tree against {against}"
-    if options.base is not None:
-        with both_trees(replace(options, command=None)) as trees:
-            _alike(options, trees, (trees.base.variants(), trees.head.variants()))
-    else:
-        stored = None if options.against is None else _stored(options, options.against)
-        _refuse_unknown(options, {entry.name: entry for entry in entries_here(options)}, stored)
     print(f"{what}, compiled for {', '.join(DEFAULT_TARGETS)}")
     print(f"  variants: {', '.join(options.spec.variants)}")
     print(f"  cases: {', '.join(case.name for case in options.spec.cases)}")
@@ -128,13 +128,12 @@ def _stored(options: Options, path: str) -> StaticCensus:
 
 
 def _refuse_unknown(
-    options: Options, found: Mapping[str, VariantEntry], stored: StaticCensus | None = None
+    options: Options, found: Mapping[str, VariantEntry], stored: Collection[str] = ()
 ) -> None:
     """Refuse names of variants that neither side has."""
     from bt_bench.variants import choose
 
-    kept = {variant.name for variant in stored.variants} if stored is not None else set()
-    choose([name for name in options.spec.variants if name not in kept], dict(found))
+    choose([name for name in options.spec.variants if name not in stored], dict(found))
 
 
 def _taken(
@@ -159,24 +158,16 @@ def _save(census: StaticCensus, path: Path | None) -> None:
         say(f"the census is in {path}")
 
 
-def _only(judged: Judged, patterns: tuple[str, ...]) -> Judged:
+def _only(judged: Judged, metrics: Collection[str]) -> Judged:
     """Return the comparison restricted to some metrics.
 
     Missing and failed cases stay, since they have no metric. `registers` also selects
     `registers/sm_90`.
     """
-    chosen = _only_known(patterns)
     kept = [
         judgement
         for judgement in judged.judgements
         if judgement.verdict in (Verdict.MISSING, Verdict.INVALID)
-        or judgement.metric.partition("/")[0] in chosen
+        or judgement.metric.partition("/")[0] in metrics
     ]
     return replace(judged, judgements=tuple(kept))
-
-
-def _only_known(patterns: Sequence[str]) -> list[str]:
-    """Return the metrics that patterns name; raise `UsageError` if a pattern names none."""
-    from bt_bench.results import COUNTED, select
-
-    return select(list(COUNTED), list(patterns))

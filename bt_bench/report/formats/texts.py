@@ -77,11 +77,11 @@ def change_text(ratio: float | None, decimals: int = 1) -> str:
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
 
 
-def interval_text(low: float | None, high: float | None, decimals: int = 1) -> str:
+def interval_text(low: float | None, high: float | None) -> str:
     """Return an interval of ratios as changes in percent: `+3.2 to +6.0`."""
     if low is None or high is None:
         return ABSENT
-    return f"{change_text(low, decimals)} to {change_text(high, decimals)}"
+    return f"{change_text(low)} to {change_text(high)}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from bt_bench.analysis import (
     judge_run,
     unique_labels,
 )
+from bt_bench.base.errors import UsageError
 from bt_bench.base.names import DeviceKind, Operation
 from bt_bench.results import (
     CaseResult,
@@ -110,8 +111,10 @@ def arrange(results: Sequence[VariantResult], selection: Selection = EVERYTHING)
         selection: the part to show. Verdicts do not depend on it.
 
     Raises:
-        UsageError: for a selection that matches nothing.
+        UsageError: without results, and for a selection that matches nothing.
     """
+    if not results:
+        raise UsageError("expected at least one result to report, got none")
     arms = [
         Arm(name, result, {_identify(case): case for case in result.cases})
         for name, result in zip(unique_labels(results), results, strict=True)

@@ -16,7 +16,7 @@ from bt_bench.analysis import (
     typical_us,
 )
 from bt_bench.base import Block, Bullets, Document, Section, format_number
-from bt_bench.base.errors import UsageError, counted
+from bt_bench.base.errors import counted
 from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
@@ -60,8 +60,6 @@ def brief_document(
 
     Arguments and errors are those of `run_document`.
     """
-    if not results:
-        raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
     ordered = reversed([*operations_of(results[0].suite).values()])  # the largest one first

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
 from bt_bench.base import Block, Bullets, Document, Section, Table
-from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.report.calibration import calibration_section
 from bt_bench.report.run.advice import advice
@@ -54,8 +53,6 @@ def run_document(
     Raises:
         UsageError: without results, and for a selection that matches nothing.
     """
-    if not results:
-        raise UsageError("expected at least one result to report, got none")
     arms = arrange(results, selection)
     failures = tuple(failures_of(arms))
     crashes = tuple(_crashes(arms))

@@ -60,9 +60,13 @@ def host_table(arms: Arms, operation: Operation) -> Table | None:
 
 
 def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) -> Table | None:
-    """Build a table with a column for each measured series, by its heading."""
-    columns = _measured_regimes(arms, operation, series)
-    if not columns:
+    """Build a table with a column for each measured series, by its heading.
+
+    Returns `None` if only Triton's call on an idle GPU was measured.
+    """
+    taken = _taken(arms, operation)
+    columns = [name for name, each in series.items() if each in taken]
+    if not set(columns) - _IDLE_REGIMES:
         return None
 
     def cells(arm: Arm, case: CaseResult) -> list[Cell]:
@@ -123,13 +127,6 @@ def budget_table(arms: Arms, operation: Operation) -> Table | None:
         *("Residual", "(%)", "Hidden", "Gaps"),
     )
     return Table(columns, rows, num_text_columns=3) if rows else None
-
-
-def _measured_regimes(arms: Arms, operation: Operation, regimes: Mapping[str, Series]) -> list[str]:
-    """Return headings of measured regimes; none if only Triton's call on an idle GPU was."""
-    taken = _taken(arms, operation)
-    measured = [name for name, series in regimes.items() if series in taken]
-    return measured if set(measured) - _IDLE_REGIMES else []
 
 
 def _regime_cell(arm: Arm, case: CaseResult, series: Series, found: Sequence[Crosscheck]) -> Cell:
