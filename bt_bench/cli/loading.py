@@ -55,7 +55,7 @@ def kernel_folders(
 
 
 def reports_folder(reports: Path | None = None) -> Path:
-    """Return the folder of reports: the given one, else that of the settings, else `reports`."""
+    """Return the folder of reports: the given one, else the one in the settings, else `reports`."""
     from bt_bench.config import read_settings
 
     return reports or read_settings(Path.cwd()).reports or Path("reports")
