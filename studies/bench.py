@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from common import ROOT, has_gpu
+
 BT_BENCH = (sys.executable, "-m", "bt_bench")
 COMPARE = """
 import sys
@@ -25,7 +26,6 @@ sys.modules["torch"] = sys.modules["triton"] = None
 from bt_bench.cli import main
 main()
 """
-TESTS = Path(__file__).parents[1] / "tests"
 CASES = 10_000
 
 
@@ -87,7 +87,7 @@ def build_trace(trace: str) -> int:
 
 def make_results(folder: Path, count: int, cases: int) -> None:
     """Write results of `baseline` and `fused`: 50 samples of `count` quantities for each case."""
-    sys.path.insert(0, str(TESTS))
+    sys.path.insert(0, str(ROOT / "tests"))
     from support.factories import make_case, make_launches, make_result
 
     from bt_bench.results import Quantity, RunFolder, metric_named
@@ -112,45 +112,42 @@ def make_results(folder: Path, count: int, cases: int) -> None:
         write_result(RunFolder(folder), make_result(variant, made))
 
 
-def has_gpu() -> bool:
-    """Return whether torch sees a CUDA device; a subprocess imports it."""
-    code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def measure(promise: Promise) -> tuple[float, float]:
-    """Return the median wall seconds, and the peak memory in MiB of the largest child so far."""
+    """Return the median wall seconds, and the peak memory in MiB.
+
+    Raises:
+        subprocess.CalledProcessError: if the command fails.
+    """
     if promise.runs > 1:
         run(promise.command)
-    seconds = median(run(promise.command) for _ in range(promise.runs))
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    seconds, mebibytes = zip(*(run(promise.command) for _ in range(promise.runs)), strict=True)
+    return median(seconds), max(mebibytes)
 
 
-def run(command: tuple[str, ...]) -> float:
-    """Run a command, discard its output, and return its wall time in seconds."""
+def run(command: tuple[str, ...]) -> tuple[float, float]:
+    """Run a command without its output; return its wall seconds and peak memory in MiB."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return seconds, usage.ru_maxrss / 1024
 
 
 def main() -> int:
-    """Measure and print all promises, each in a forked child to isolate its peak memory."""
+    """Measure and print all promises; return 1 if one is not kept."""
     over = 0
     with tempfile.TemporaryDirectory() as folder:
         for promise in promises(Path(folder)):
-            read_end, write_end = os.pipe()
-            if (child := os.fork()) == 0:
-                os.write(write_end, repr(measure(promise)).encode())
-                os._exit(0)
-            _pid, status = os.waitpid(child, 0)
-            os.close(write_end)
-            with os.fdopen(read_end) as pipe:
-                text = pipe.read()
-            if status != 0 or not text:
+            try:
+                seconds, mebibytes = measure(promise)
+            except subprocess.CalledProcessError:
                 print(f"FAILED  {promise.what}: {' '.join(promise.command)}")
                 over += 1
                 continue
-            seconds, mebibytes = (float(part) for part in text.strip("()").split(","))
             limit = promise.mebibytes or float("inf")
             kept = seconds <= promise.seconds and mebibytes <= limit
             over += not kept

@@ -17,25 +17,23 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common import bt_bench
+from counting import Outcome, once, page_of, quartiles, rate, report, total
 from measured import Measured
 
-from bt_bench.analysis import median, percentile
-from bt_bench.report import Cell, Document, Section, Table, print_document, render_document
+from bt_bench.report import Document
 from bt_bench.results import Cache, LaunchPath, Load, Quantity, VariantResult, read_result
+from bt_bench.runs.selfcheck.rates import Rate
 
-NAME = "equal-pairs"
 TIMES_LIMIT = 2.0
-LEAST_FOUND = 0.9
-EXITS = (0, 1)  # expected with equal runs, and with a planted slowdown
+PROMISES = {"equal code passes": (1.0, 1.0), "slowdown found": (0.9, 1.0)}
 
 _CONTAINING = {
     Quantity.HOST_US: (Quantity.STEP_US, Quantity.PIPELINED_US, Quantity.EVENT_US),
@@ -44,64 +42,16 @@ _CONTAINING = {
 }
 """By primary quantity, the other quantities that take longer if it does."""
 
+Pair = Mapping[str, Any]
+"""Two runs of a variant, compared, as `equal-pairs.json` has it.
 
-@dataclass(frozen=True)
-class Planted:
-    """A planted slowdown and the result of `compare`.
-
-    Args:
-        key: operation and case.
-        metric: metric of the slowed figure.
-        base_us: its median in the first run.
-        limit: the printed detection limit, as a share.
-        slower_us: time added to each sample.
-        verdict: verdict on the slowed figure.
-        code: exit code.
-    """
-
-    key: str
-    metric: str
-    base_us: float
-    limit: float
-    slower_us: float
-    verdict: str
-    code: int
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two runs of a variant, compared.
-
-    Args:
-        base: folder name of the first run.
-        other: folder name of the second run.
-        variant: the variant.
-        device: name of the GPU of both runs.
-        code: exit code of the comparison without a slowdown.
-        verdicts: number of primary figures and counts by verdict.
-        limits: by metric, the printed detection limits of its cases, as shares.
-        planted: the comparison with a slowdown; `None` if no figure had a limit.
-    """
-
-    base: str
-    other: str
-    variant: str
-    device: str
-    code: int
-    verdicts: Mapping[str, int]
-    limits: Mapping[str, Sequence[float]]
-    planted: Planted | None
-
-    @property
-    def is_equal(self) -> bool:
-        """Return whether the comparison without a slowdown passes."""
-        return self.code == EXITS[0]
-
-    @property
-    def is_found(self) -> bool:
-        """Return whether the planted slowdown fails the comparison, by its own verdict."""
-        planted = self.planted
-        return planted is not None and (planted.code, planted.verdict) == (EXITS[1], "SLOWER")
+- base, other, variant, device: folder names of the runs, the variant, and its GPU;
+- code, verdicts: exit code without a slowdown, and counts of primary figures by verdict;
+- limits: by metric, the printed detection limits of its cases, as shares;
+- planted: the comparison with a slowdown, or `None` if no figure has a limit: the figure (`key`,
+  `metric`, `base_us`, `limit`), by how much it was slowed (`slower_us`), and the `verdict` on it
+  with the exit code (`code`).
+"""
 
 
 def main() -> int:
@@ -119,55 +69,67 @@ def main() -> int:
     pairs = []
     for base, other in zip(folders[::2], folders[1::2], strict=True):
         for name in sorted(path.name for path in base.glob("*.json")):
-            pairs.append(compare_pair(base / name, other / name, options.seed))
-            print(_line(pairs[-1]), file=sys.stderr)
-    headers = [_header(path) for folder in folders for path in sorted(folder.glob("*.json"))]
-    found = document(pairs, headers, options.seed)
-    options.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found, indent=1)
-    (options.out / f"{NAME}.json").write_text(f"{text}\n", encoding="utf-8")
-    made = page(found)
-    (options.out / f"{NAME}.md").write_text(render_document(made), encoding="utf-8")
-    print_document(made)
-    return int(not is_kept(pairs))
+            pairs.append(pair := compare_pair(base / name, other / name, options.seed))
+            print(*pair.values(), file=sys.stderr)
+    outcomes = {
+        variant: total(map(outcome_of, (pair for pair in pairs if pair["variant"] == variant)))
+        for variant in dict.fromkeys(pair["variant"] for pair in pairs)
+    }
+    facts = {
+        "schema_version": 2,
+        "seed": options.seed,
+        "measured": measured([p for folder in folders for p in sorted(folder.glob("*.json"))]),
+        "times_limit": TIMES_LIMIT,
+        "pairs": pairs,
+    }
+    return report(options.out, "equal-pairs", facts, outcomes, page, PROMISES)
 
 
-def _header(path: Path) -> VariantResult:
-    return read_result(path).model_copy(update={"cases": []})
+def outcome_of(pair: Pair) -> Outcome:
+    """Return the rates of a pair, and its detection limits."""
+    planted, count = pair["planted"], sum(pair["verdicts"].values())
+    found = planted is not None and (planted["code"], planted["verdict"]) == (1, "SLOWER")
+    rates = {"equal code passes": once(pair["code"] == 0), "slowdown found": once(found)}
+    rates |= {verdict: Rate(times, count) for verdict, times in pair["verdicts"].items()}
+    return Outcome(rates, dict(pair["limits"]))
 
 
 def compare_pair(base: Path, other: Path, seed: int) -> Pair:
     """Compare two results as they are, and then with a slowdown in the second one."""
-    code, judged = _compare(base, other)
+    code, judged = compare(base, other)
     timed = [each for each in judged["judgements"] if each["decides"] and each["evidence"]]
-    limits: dict[str, list[float]] = {}
+    limits = defaultdict(list)
     for each in timed:
-        limits.setdefault(each["metric"], []).append(each["evidence"]["detectable"])
+        limits[each["metric"]].append(each["evidence"]["detectable"])
     names = base.parent.name, other.parent.name, base.stem
-    planted = None
-    if timed:
-        figure = random.Random(f"{seed} {' '.join(names)}").choice(timed)
-        planted = _planted(base, other, figure)
-    verdicts = {verdict: count for verdict, count in judged["deciding"].items() if count}
-    return Pair(*names, Measured.of([_header(base)]).device, code, verdicts, limits, planted)
+    chosen = random.Random(f"{seed} {' '.join(names)}").choice(timed) if timed else None
+    return {
+        **dict(zip(("base", "other", "variant"), names, strict=True)),
+        "device": Measured.of([_header(base)]).device,
+        "code": code,
+        "verdicts": {verdict: count for verdict, count in judged["deciding"].items() if count},
+        "limits": limits,
+        "planted": _planted(base, other, chosen) if chosen else None,
+    }
 
 
-def _planted(base: Path, other: Path, figure: Mapping[str, Any]) -> Planted:
-    limit = figure["evidence"]["detectable"]
-    slower_us = TIMES_LIMIT * limit * figure["base_value"]
-    key = f"{figure['operation']}/{figure['case']}"
+def _planted(base: Path, other: Path, figure: Mapping[str, Any]) -> dict[str, Any]:
+    limit, base_us = figure["evidence"]["detectable"], figure["base_value"]
+    place = (figure["operation"], figure["case"], figure["metric"])
+    key, slower_us = "/".join(place[:2]), TIMES_LIMIT * limit * base_us
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / other.name
         result = json.loads(other.read_text(encoding="utf-8"))
         slow_down(result, key, Quantity(figure["metric"]), slower_us)
         path.write_text(json.dumps(result), encoding="utf-8")
-        code, judged = _compare(base, path)
+        code, judged = compare(base, path)
     (verdict,) = (
         each["verdict"]
         for each in judged["judgements"]
-        if (f"{each['operation']}/{each['case']}", each["metric"]) == (key, figure["metric"])
+        if (each["operation"], each["case"], each["metric"]) == place
     )
-    return Planted(key, figure["metric"], figure["base_value"], limit, slower_us, verdict, code)
+    of_figure = {"key": key, "metric": figure["metric"], "base_us": base_us, "limit": limit}
+    return {**of_figure, "slower_us": slower_us, "verdict": verdict, "code": code}
 
 
 def slow_down(result: dict[str, Any], key: str, quantity: Quantity, slower_us: float) -> None:
@@ -197,69 +159,42 @@ def _contains(measurement: Mapping[str, Any], quantity: Quantity) -> bool:
     return taken is quantity or (is_idle and taken in _CONTAINING[quantity])
 
 
-def _compare(base: Path, other: Path) -> tuple[int, dict[str, Any]]:
+def compare(base: Path, other: Path) -> tuple[int, dict[str, Any]]:
     """Run `bt-bench compare` with its defaults; return the exit code and the report as JSON."""
-    command = [sys.executable, "-m", "bt_bench", "compare", str(base), str(other), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = bt_bench("compare", base, other, "--json")
     if not done.stdout:
-        raise SystemExit(f"{' '.join(command)} exits with {done.returncode}: {done.stderr}")
-    judged: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, judged
+        raise SystemExit(f"comparing {base} and {other} ends with {done.returncode}: {done.stderr}")
+    return done.returncode, json.loads(done.stdout)
 
 
-def is_kept(pairs: Sequence[Pair]) -> bool:
-    """Return whether all equal pairs pass, and nine in ten slowdowns of each variant are found."""
-    by_variant = _by_variant(pairs)
-    return all(pair.is_equal for pair in pairs) and all(
-        sum(pair.is_found for pair in of_one) >= LEAST_FOUND * len(of_one)
-        for of_one in by_variant.values()
-    )
+def _header(path: Path) -> VariantResult:
+    return read_result(path).model_copy(update={"cases": []})
 
 
-def document(pairs: Sequence[Pair], headers: Sequence[VariantResult], seed: int) -> dict[str, Any]:
-    """Return all results, for `equal-pairs.json`."""
-    of, runs = Measured.of(headers), {header.run_id: header for header in headers}
+def measured(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return the provenance of result files: commits, sources, machines, first and last run."""
+    headers = [_header(path) for path in paths]
+    of, created = Measured.of(headers), [header.created for header in headers]
+    machines: dict[Any, dict[str, Any]] = {}
+    for header in {header.run_id: header for header in headers}.values():
+        environment = header.environment
+        gpu = environment.gpus[0]
+        machine = machines.setdefault((gpu.name, gpu.uuid), {"runs": 0, "device": gpu.name})
+        machine["runs"] += 1
+        machine |= environment.model_dump(include={"cpu", "torch", "triton"})
     return {
-        "schema_version": 1,
-        "seed": seed,
-        "measured": {
-            "commits": list(of.commits),
-            "dirty": any(header.environment.dirty for header in headers),
-            "machines": list(_machines(list(runs.values()))),
-            "first": min(header.created for header in headers),
-            "last": max(header.created for header in headers),
-            "sources": dict(of.sources),
-        },
-        "times_limit": TIMES_LIMIT,
-        "kept": is_kept(pairs),
-        "pairs": [asdict(pair) for pair in pairs],
+        "commits": list(of.commits),
+        "dirty": any(header.environment.dirty for header in headers),
+        "machines": list(machines.values()),
+        "first": min(created),
+        "last": max(created),
+        "sources": of.sources,
     }
-
-
-def _machines(runs: Sequence[VariantResult]) -> Iterator[dict[str, Any]]:
-    """Yield the GPUs of the runs, with their hosts' processors and versions."""
-    by_gpu: dict[Any, list[VariantResult]] = {}
-    for run in runs:
-        gpu = run.environment.gpus[0]
-        by_gpu.setdefault((gpu.name, gpu.uuid), []).append(run)
-    for (name, _), of_gpu in by_gpu.items():
-        environment = of_gpu[0].environment
-        versions = {"torch": environment.torch, "triton": environment.triton}
-        yield {"runs": len(of_gpu), "device": name, "cpu": environment.cpu} | versions
-
-
-def read(found: Mapping[str, Any]) -> list[Pair]:
-    """Return the pairs of an `equal-pairs.json`."""
-    pairs = []
-    for each in found["pairs"]:
-        planted = each["planted"]
-        pairs.append(Pair(**(each | {"planted": Planted(**planted) if planted else None})))
-    return pairs
 
 
 def page(found: Mapping[str, Any]) -> Document:
     """Return the page, built from the contents of `equal-pairs.json`."""
-    pairs, of = read(found), found["measured"]
+    of = found["measured"]
     commits = " and ".join(commit[:7] for commit in of["commits"])
     machines = "; ".join(
         f"{each['runs']} on one {each['device']} ({each['cpu']}, torch {each['torch']}, Triton "
@@ -271,102 +206,18 @@ def page(found: Mapping[str, Any]) -> Document:
         f"{of['last'][:16]} UTC: {machines}. The first was compared with the second, the third "
         "with the fourth, and so on, by bt-bench compare with its defaults. Then one primary "
         f"figure of one case, drawn at random (seed {found['seed']}), was slowed by "
-        f"{found['times_limit']:g} times the detection limit that was printed for it.",
+        f"{found['times_limit']:g} times the detection limit that was printed for it."
     )
-    sections = (
-        Section("Exit codes", (_codes(pairs),)),
-        Section("Verdicts on primary figures and counts of equal runs", (_verdicts(pairs),)),
-        Section("Detection limits, in percent", (_limits(pairs),)),
-        Section("Slowdowns that were planted", (_slowdowns(pairs),)),
-    )
-    return Document("Pairs of runs of equal code", lead, sections)
-
-
-def _codes(pairs: Sequence[Pair]) -> Table:
-    columns = ("Variant", "Pairs", "Equal: exit 0", "Others", "Slowed: exit 1", "Others")
-    rows = []
-    for variant, of_one in _by_variant(pairs).items():
-        equal, found = (sum(found) for found in zip(*_outcomes(of_one), strict=True))
-        others = (
-            Counter(each.code for each in of_one if not each.is_equal),
-            Counter(_code(each.planted) for each in of_one if not each.is_found),
-        )
-        texts = (variant, len(of_one), equal, _counted(others[0]), found, _counted(others[1]))
-        rows.append(tuple(Cell(str(text)) for text in texts))
-    return Table(columns, tuple(rows), 1)
-
-
-def _outcomes(pairs: Sequence[Pair]) -> Iterator[tuple[bool, bool]]:
-    yield from ((pair.is_equal, pair.is_found) for pair in pairs)
-
-
-def _code(planted: Planted | None) -> str:
-    return "nothing planted" if planted is None else f"{planted.code} ({planted.verdict})"
-
-
-def _counted(found: Counter[Any]) -> str:
-    return ", ".join(f"{count} × {code}" for code, count in sorted(found.items())) or "–"
-
-
-def _verdicts(pairs: Sequence[Pair]) -> Table:
-    names = list(dict.fromkeys(verdict for pair in pairs for verdict in pair.verdicts))
-    rows = []
-    for variant, of_one in _by_variant(pairs).items():
-        counts = [sum(pair.verdicts.get(name, 0) for pair in of_one) for name in names]
-        rows.append((Cell(variant), *(Cell(str(count)) for count in counts)))
-    return Table(("Variant", *names), tuple(rows), 1)
-
-
-def _limits(pairs: Sequence[Pair]) -> Table:
-    rows = []
-    for variant, of_one in _by_variant(pairs).items():
-        for metric in dict.fromkeys(name for pair in of_one for name in pair.limits):
-            limits = [limit for pair in of_one for limit in pair.limits.get(metric, ())]
-            marks = [min(limits), percentile(limits, 25), median(limits)]
-            marks += [percentile(limits, 75), max(limits)]
-            texts = [variant, metric, str(len(limits)), *(f"{100 * each:.1f}" for each in marks)]
-            rows.append(tuple(map(Cell, texts)))
-    columns = ("Variant", "Metric", "Figures", "Least", "Quarter", "Half", "Three quarters", "Most")
-    return Table(columns, tuple(rows), 2)
-
-
-def _slowdowns(pairs: Sequence[Pair]) -> Table:
-    columns = (
-        "Runs",
-        "GPU",
-        "Variant",
-        "Figure",
-        "Base (µs)",
-        "Limit (%)",
-        "Slower by (µs)",
-        "Verdict",
-    )
-    rows = []
-    for pair in pairs:
-        if (planted := pair.planted) is not None:
-            texts = (
-                *(f"{pair.base}, {pair.other}", pair.device, pair.variant),
-                f"{planted.key} {planted.metric}",
-                *(f"{planted.base_us:.3f}", f"{100 * planted.limit:.1f}"),
-                *(f"{planted.slower_us:.3f}", f"{planted.verdict}, exit {planted.code}"),
-            )
-            rows.append(tuple(map(Cell, texts)))
-    return Table(columns, tuple(rows), 4)
-
-
-def _by_variant(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    found: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        found.setdefault(pair.variant, []).append(pair)
-    return found
-
-
-def _line(pair: Pair) -> str:
-    planted = "nothing" if pair.planted is None else f"{pair.planted.key} {pair.planted.metric}"
-    return (
-        f"{pair.base}, {pair.other}, {pair.variant}: exit {pair.code}; slowed {planted}: "
-        f"{_code(pair.planted)}"
-    )
+    kinds = found["kinds"]
+    names = dict.fromkeys(name for kind in kinds.values() for name in kind["rates"])
+    metrics = dict.fromkeys(name for kind in kinds.values() for name in kind["figures"])
+    sections = {
+        "Rates, and shares of verdicts on primary figures and counts of equal code": {
+            name: rate(name, None if name in PROMISES else 1) for name in names
+        },
+        "Detection limits, quartiles with both ends": {name: quartiles(name) for name in metrics},
+    }
+    return page_of(found, "Pairs of runs of equal code", lead, sections)
 
 
 if __name__ == "__main__":

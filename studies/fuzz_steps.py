@@ -21,12 +21,15 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from common import ROOT
+
 STEPS_OF_A_SESSION = 60
 LAYOUTS = 48  # shared by all sessions in turn, since each layout compiles its own kernels
 VARIANTS = ("one_launch", "one_launch", "one_launch", "one_launch_graph", "fused")
@@ -50,19 +53,8 @@ def main() -> int:
     sessions = range(-(-args.steps // STEPS_OF_A_SESSION))
     if args.session is not None:
         sessions = range(args.session, args.session + 1)
-    context = multiprocessing.get_context("spawn")
-    results: Any = context.Queue()
-    processes = min(args.processes, len(sessions))
-    workers = [
-        context.Process(target=_work, args=(args, sessions, number, processes, results))
-        for number in range(processes)
-    ]
     began = time.monotonic()
-    for worker in workers:
-        worker.start()
-    summary = _collect(results, workers, len(sessions))
-    for worker in workers:
-        worker.join()
+    summary = fuzz(args, sessions)
     summary |= {"seconds": round(time.monotonic() - began, 1), **_facts(args)}
     _say(summary, args)
     if args.out:
@@ -71,27 +63,63 @@ def main() -> int:
     return 1 if summary["num_differences"] or summary["failures"] else 0
 
 
-def _work(args: argparse.Namespace, sessions: range, number: int, of: int, results: Any) -> None:
-    """Play the sessions whose layouts belong to process `number` of `of`."""
-    sys.path.insert(0, str(args.kernels.resolve()))
-    if args.device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
-    session = None
-    try:
-        import torch
+def fuzz(args: argparse.Namespace, sessions: range) -> dict[str, Any]:
+    """Play the sessions in several processes, those of a layout in one; return the summary."""
+    seen: Counter[str] = Counter()
+    found: list[Any] = []
+    failures: list[str] = []
+    devices = set()
+    with ProcessPoolExecutor(args.processes, multiprocessing.get_context("spawn")) as pool:
+        by_layout = [
+            pool.submit(_play_all, args, of_layout)
+            for layout in range(LAYOUTS)
+            if (of_layout := [each for each in sessions if each % LAYOUTS == layout])
+        ]
+        for done, future in enumerate(as_completed(by_layout), 1):
+            try:
+                device, counted, differences = future.result()
+            except Exception:
+                failures.append(traceback.format_exc())
+            else:
+                devices.add(device)
+                seen.update(counted)
+                found += differences
+            line = f"{done} of {len(by_layout)} layouts, {len(found)} differences"
+            print(line, file=sys.stderr, flush=True)
+    return {
+        "steps": sum(count for name, count in seen.items() if name.startswith("kind: ")),
+        "num_differences": len(found),
+        "sessions_with_differences": len({difference["session"] for difference in found}),
+        "device": " and ".join(sorted(devices)),
+        "of_these": dict(sorted(seen.items())),
+        "differences": found[:MOST_SHOWN],
+        "failures": failures[:3],
+    }
 
-        torch.set_num_threads(1)
-        device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if device.type == "cpu":
-            os.environ["TRITON_INTERPRET"] = "1"
-        if device.type == "cuda":
-            results.put(("device", torch.cuda.get_device_name(device)))
-        for session in sessions:
-            if session % LAYOUTS % of == number or args.session is not None:
-                results.put(("session", session, *_play(args, session, device)))
-    except Exception:
-        results.put(("failed", f"session {session}: {traceback.format_exc()}"))
-    results.put(("ended", number))
+
+def _play_all(
+    args: argparse.Namespace, sessions: Sequence[int]
+) -> tuple[str, Counter[str], list[Any]]:
+    """Play sessions; return the device, counts of their features, and their differences."""
+    sys.path.insert(0, str(args.kernels.resolve()))
+    import torch
+
+    torch.set_num_threads(1)
+    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cpu":  # before the kernels are imported
+        os.environ["TRITON_INTERPRET"] = "1"
+    seen: Counter[str] = Counter()
+    found: list[Any] = []
+    for number in sessions:
+        try:
+            counted, differences = _play(args, number, device)
+        except Exception as error:
+            error.add_note(f"in session {number}")
+            raise
+        seen.update(counted)
+        found += [{"session": number, **difference} for difference in differences]
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return name, seen, found
 
 
 def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str, int], list[Any]]:
@@ -111,41 +139,6 @@ def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str,
     session.seen[f"variant: {name}"] = steps
     session.seen[f"groups: {layout.num_groups}"] = steps
     return dict(session.seen), found
-
-
-def _collect(results: Any, workers: list[Any], num_sessions: int) -> dict[str, Any]:
-    """Collect the workers' results until all have ended, and return the summary."""
-    seen: Counter[str] = Counter()
-    found: list[Any] = []
-    failures: list[str] = []
-    device, ended, done, said = "cpu", 0, 0, 0.0
-    while ended < len(workers):
-        kind, *what = results.get()
-        if kind == "device":
-            device = what[0]
-        elif kind == "failed":
-            failures.append(what[0])
-        elif kind == "ended":
-            ended += 1
-        else:
-            session, counted, differences = what
-            seen.update(counted)
-            found += [{"session": session, **difference} for difference in differences]
-            done += 1
-        if time.monotonic() - said > 5 or ended == len(workers):
-            said = time.monotonic()
-            line = f"{done} of {num_sessions} sessions, {len(found)} differences"
-            print(line, file=sys.stderr, flush=True)
-    steps = sum(count for name, count in seen.items() if name.startswith("kind: "))
-    return {
-        "steps": steps,
-        "num_differences": len(found),
-        "sessions_with_differences": len({difference["session"] for difference in found}),
-        "device": device,
-        "of_these": dict(sorted(seen.items())),
-        "differences": found[:MOST_SHOWN],
-        "failures": failures[:3],
-    }
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:

@@ -3,25 +3,24 @@
     python studies/gate_design.py --out reports/gate-rates
 
 Simulates one figure of a gate of 60 whose arms share a process, in many gates of two looks. It
-works on arrays, without the gate's own code, and so also checks that code; `gate_rates.py` runs the
-gate itself. Writes `gate-design.md`.
+works on arrays, without the gate's own code, and so also checks that code; `error_rates.py` runs
+the gate itself. Writes `gate-design.json` and `gate-design.md`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from common import table, write_report
 from scipy import stats
 
-from bt_bench.base import Cell, Document, Section, Table
-from bt_bench.report.markdown import render_document
-from bt_bench.results.run.series import FloatArray
+from bt_bench.report import Document, Section
+from bt_bench.results import FloatArray
 
 TESTS = 60
 ALPHA = 0.008  # for all planned looks together
@@ -133,30 +132,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    began = time.monotonic()
-    table = _table(args.seed, args.batches)
-    lead = (
-        f"{args.batches * GATES} simulated tests each; took {time.monotonic() - began:.0f} s.",
-        "Before the semicolon: how many gates find any SLOWER when all 60 figures are slower by "
-        f"exactly their margin; {100 * ALPHA:g} % is allowed to the planned looks. After it: what "
-        f"a gate finds with 99 % above the margin after {LOOKS[-1]} rounds, in standard deviations "
-        "of the white noise of a value.",
-    )
-    text = render_document(Document("Other designs of the gate", lead, (Section("All", (table,)),)))
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "gate-design.md").write_text(text, encoding="utf-8")
-    print(text)
-    return 0
-
-
-def _table(seed: int, batches: int) -> Table:
-    rows = []
+    found = {}
     for name, design in DESIGNS.items():
-        found = [simulate(design, noise, seed, batches) for noise in NOISES.values()]
-        cells = (name, *(f"{100 * alarms:.2f} %; {reach:.2f}" for alarms, reach in found))
-        rows.append(tuple(Cell(text) for text in cells))
-        print(*cells, file=sys.stderr)
-    return Table(("", *NOISES), tuple(rows), 1)
+        by_noise = (simulate(design, noise, args.seed, args.batches) for noise in NOISES.values())
+        found[name] = [f"{100 * alarms:.2f} %; {reach:.2f}" for alarms, reach in by_noise]
+        print(name, *found[name], file=sys.stderr)
+    lead = (
+        f"{args.batches * GATES:,} simulated tests each. Before the semicolon: how many gates find "
+        "any SLOWER when all 60 figures are slower by exactly their margin; "
+        f"{100 * ALPHA:g} % is allowed to the planned looks. After it: what a gate finds with 99 % "
+        f"above the margin after {LOOKS[-1]} rounds, in standard deviations of the white noise of "
+        "a value."
+    )
+    rows = [(name, *cells) for name, cells in found.items()]
+    section = Section("All", (table(("", *NOISES), rows, 1),))
+    page = Document("Other designs of the gate", (lead,), (section,))
+    write_report(args.out, "gate-design", page, found)
+    return 0
 
 
 if __name__ == "__main__":

@@ -14,21 +14,18 @@ not named, or its profile fails.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bt_bench.report import Cell, Document, Section, Table, print_document, render_document
+from common import Edit, bt_bench, has_gpu, plant, table, write_report
 
-ROOT = Path(__file__).resolve().parent.parent
+from bt_bench.report import ABSENT, Document, Section
+
 VARIANT, CASE, KERNEL = "fused", "decode", "gather_slots_kernel"
 SECONDS = 240  # timeout of a profile
 
@@ -55,20 +52,15 @@ def _sleep_5_us() -> None:
         pass
 """
 
-Edit = tuple[str, str, str]
-"""A file of `bt_kernels`, a text that occurs in it once, and the replacement."""
 
-
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """The first change of a profile, and whether that is the defect."""
 
     text: str
     right: bool
 
 
-@dataclass(frozen=True)
-class Defect:
+class Defect(NamedTuple):
     """A defect, and a test that a profile has named it.
 
     Args:
@@ -86,18 +78,6 @@ class Defect:
     edits: Sequence[Edit]
     expected: str
     first_named: Callable[[Any], Sequence[Named]]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The outcome for a defect; `named` is `None` if it was skipped."""
-
-    name: str
-    what: str
-    tool: str
-    expected: str
-    named: str | None
-    right: bool | None
 
 
 class ProfileError(Exception):
@@ -201,57 +181,54 @@ DEFECTS = (
 
 def main() -> int:
     """Plant the defects one after the other; return 1 if one is not named."""
-    args = _parse()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="a folder that does not exist")
+    names = [defect.name for defect in DEFECTS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these alone")
+    args = parser.parse_args()
     try:
         args.out.mkdir(parents=True)
     except FileExistsError:
         sys.exit(f"{args.out} exists, and is not overwritten; choose another --out")
-    chosen = [defect for defect in DEFECTS if not args.only or defect.name in args.only]
+    chosen = [defect for defect in DEFECTS if defect.name in args.only]
     with tempfile.TemporaryDirectory() as scratch:
-        found = list(find(chosen, Kernels(Path(scratch)), args.out.resolve(), has_gpu()))
-    text = json.dumps([asdict(each) for each in found], indent=1)
-    (args.out / "planted.json").write_text(f"{text}\n", encoding="utf-8")
-    page = document(found)
-    (args.out / "planted.md").write_text(render_document(page), encoding="utf-8")
-    print_document(page)
-    return 1 if any(each.right is False for each in found) else 0
+        found = list(find(chosen, Path(scratch), args.out.resolve(), has_gpu()))
+    write_report(args.out, "planted", document(found), found)
+    return 1 if any(each["right"] is False for each in found) else 0
 
 
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="a folder that does not exist")
-    names = [defect.name for defect in DEFECTS]
-    parser.add_argument("--only", nargs="+", choices=names, help="these defects alone")
-    return parser.parse_args()
-
-
-def find(defects: Sequence[Defect], kernels: Kernels, out: Path, gpu: bool) -> Iterator[Found]:
+def find(
+    defects: Sequence[Defect], scratch: Path, out: Path, gpu: bool
+) -> Iterator[dict[str, Any]]:
     """Plant and profile each defect; yield the outcomes.
 
     Args:
         defects: the defects to plant.
-        kernels: the copy of the kernels to edit.
+        scratch: a folder for the kernels, the same for all profiles.
         out: an existing folder for the profiles.
         gpu: whether the machine has a GPU.
+
+    Yields:
+        The defect in words, with what was `named` first and whether that is `right`; both are
+        `None` for a skipped defect.
     """
     for defect in defects:
-        of_defect = (defect.name, defect.what, defect.tool, defect.expected)
+        named, right = None, None
         if defect.tool == "timeline" and not gpu:
             say(f"SKIPPED: {defect.name}: --tool timeline needs a GPU, and there is none here")
-            yield Found(*of_defect, None, None)
-            continue
-        try:
-            changes = changes_by(defect, kernels, out)
-        except ProfileError as error:
-            say(str(error))
-            yield Found(*of_defect, str(error).partition("\n")[0], False)
-            continue
-        named = defect.first_named(changes)
-        text = "; ".join(each.text for each in named)
-        yield Found(*of_defect, text, all(each.right for each in named))
+        else:
+            try:
+                changes = defect.first_named(changes_by(defect, scratch, out))
+                named = "; ".join(each.text for each in changes)
+                right = all(each.right for each in changes)
+            except ProfileError as error:
+                say(str(error))
+                named, right = str(error).partition("\n")[0], False
+        of_defect = {key: getattr(defect, key) for key in ("name", "what", "tool", "expected")}
+        yield of_defect | {"named": named, "right": right}
 
 
-def changes_by(defect: Defect, kernels: Kernels, out: Path) -> Any:
+def changes_by(defect: Defect, scratch: Path, out: Path) -> Any:
     """Return the changes of a profile with a defect, as JSON; first profile the shipped kernels.
 
     Raises:
@@ -259,63 +236,31 @@ def changes_by(defect: Defect, kernels: Kernels, out: Path) -> Any:
     """
     shipped = out / f"shipped-{defect.tool}"
     if not shipped.exists():
-        kernels.plant(())
         say(f"profiling {VARIANT} as it is shipped, by --tool {defect.tool}")
-        profile(kernels, defect.tool, shipped)
-    kernels.plant(defect.edits)
+        profile(scratch, (), defect.tool, shipped)
     say(f"profiling {VARIANT} with {defect.name}, by --tool {defect.tool}")
-    return profile(kernels, defect.tool, out / defect.name, "--against", str(shipped))["changes"]
+    options = (defect.tool, out / defect.name, "--against", str(shipped))
+    return profile(scratch, defect.edits, *options)["changes"]
 
 
-class Kernels:
-    """A copy of this checkout's kernels, with at most one defect.
-
-    Args:
-        folder: an empty folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "planted.yaml").write_text(CONFIG, encoding="utf-8")
-
-    def plant(self, edits: Sequence[Edit]) -> None:
-        """Copy the kernels anew and apply edits; an edit with an empty text appends to the file."""
-        copy = self.folder / "kernels"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(ROOT / "kernels", copy, ignore=shutil.ignore_patterns("__pycache__"))
-        for name, old, new in edits:
-            path = copy / "bt_kernels" / name
-            text = path.read_text(encoding="utf-8")
-            if old and text.count(old) != 1:
-                raise SystemExit(f"{name} has {text.count(old)} times: {old!r}; adapt {__file__}")
-            text = text.replace(old, new) if old else text + new
-            ast.parse(text)
-            path.write_text(text, encoding="utf-8")
-
-
-def profile(kernels: Kernels, tool: str, out: Path, *options: str) -> Any:
-    """Take a profile; return the JSON document that it prints.
+def profile(scratch: Path, edits: Sequence[Edit], tool: str, out: Path, *options: str) -> Any:
+    """Profile a copy of the kernels with edits; return the JSON document that it prints.
 
     Raises:
         ProfileError: if the command takes too long, or fails (with the end of its output).
     """
-    config = kernels.folder / "planted.yaml"
     of_tool = {
         "static": ("--target", "sm_90"),
         "timeline": ("--device", "cuda", "--set", "plan.instances=1"),
     }
-    command = [
-        *(sys.executable, "-m", "bt_bench", "profile", str(config), "-k", CASE, "--tool", tool),
-        *(*of_tool[tool], *options, "--json", "--out", str(out)),
-    ]
+    config = scratch / "planted.yaml"
+    config.write_text(CONFIG, encoding="utf-8")
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=kernels.folder,
-            env=environment(kernels.folder / "kernels"),
+        done = bt_bench(
+            *("profile", config, "-k", CASE, "--tool", tool, *of_tool[tool]),
+            *(*options, "--json", "--out", out),
+            folders=(plant(scratch, edits),),
+            cwd=scratch,
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
@@ -327,48 +272,29 @@ def profile(kernels: Kernels, tool: str, out: Path, *options: str) -> Any:
     return json.loads(done.stdout)
 
 
-def environment(*folders: Path) -> dict[str, str]:
-    """Return the environment of a command that imports from `folders` first.
-
-    It drops the caller's `BT_BENCH_` options, and has kernels compiled rather than interpreted.
-    """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("BT_BENCH_")}
-    kept.pop("TRITON_INTERPRET", None)
-    paths = [*map(str, folders), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-
-
-def has_gpu() -> bool:
-    """Return whether torch finds a GPU; only a subprocess creates a CUDA context."""
-    code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
-    done = subprocess.run([sys.executable, "-c", code], check=False, env=environment())
-    return done.returncode == 0
-
-
-def document(found: Sequence[Found]) -> Document:
+def document(found: Sequence[dict[str, Any]]) -> Document:
     """Return the page with the planted defects and the changes named first."""
-    rows = tuple(
+    told = {True: "yes", False: "NO", None: ABSENT}
+    rows = [
         (
-            Cell(each.name),
-            Cell(each.what),
-            Cell(each.tool),
-            Cell(each.expected),
-            Cell(each.named or "skipped: it needs a GPU"),
-            Cell({True: "yes", False: "NO", None: "–"}[each.right]),
+            *(each[key] for key in ("name", "what", "tool", "expected")),
+            each["named"] or "skipped: it needs a GPU",
+            told[each["right"]],
         )
         for each in found
-    )
+    ]
     columns = ("Defect", "What was planted", "Tool", "Expected first", "Named first", "Named")
-    right = sum(each.right is True for each in found)
-    skipped = sum(each.right is None for each in found)
-    outcome = f"{right} of {len(found)} defects were named; {skipped} were skipped."
+    outcomes = [each["right"] for each in found]
+    outcome = (
+        f"{outcomes.count(True)} of {len(found)} defects were named; {outcomes.count(None)} were "
+        "skipped."
+    )
     lead = (
         f"{VARIANT} was profiled as it is shipped, and with each defect against that. A defect is "
         "named if the first change that the profile lists is of it."
     )
-    return Document(
-        "Planted defects", (lead,), (Section("Defects", (Table(columns, rows, 6), outcome)),)
-    )
+    sections = (Section("Defects", (table(columns, rows, 6), outcome)),)
+    return Document("Planted defects", (lead,), sections)
 
 
 def say(text: str) -> None:

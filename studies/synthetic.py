@@ -1,9 +1,11 @@
-"""Synthetic machines: rounds with known kinds of noise, to measure a gate's error rates.
+"""Synthetic machines: rounds with known kinds of noise, to measure how often verdicts err.
 
-The arms of a round share a process, or each has its own. Processes differ by `PROCESS`, far more
-than arms that share one. Every kind has white noise in each sample; `Noise` lists the additional
-noise, and `Sizes` its size. The sizes are large on purpose: typical of a shared machine, not of a
-quiet one.
+`SyntheticPopulation` draws the rounds of gates, and `draw_run` those of a run for `compare`.
+
+In a gate, the arms of a round share a process, or each has its own. Processes differ by `PROCESS`,
+far more than arms that share one. Every kind has white noise in each sample; `Noise` lists the
+additional noise, and `Sizes` its size. The sizes are large on purpose: typical of a shared machine,
+not of a quiet one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bt_bench.results import DEVICE_TICK_US, FloatArray, Subject
+from bt_bench.results import DEVICE_TICK_US, FloatArray, Subject, metric_named
 from bt_bench.runs.selfcheck.resampled import ARMS
 from bt_bench.suites.block_tables import operations as ops
 
@@ -24,6 +26,15 @@ DRIFT_KEPT = 0.8  # correlation of the drift in neighbouring arms
 MODE_SHARE = 0.3  # share of arms with an unlucky layout
 SPIKE_SIZE, STALL_SIZE = 0.3, 0.2  # mean relative slowdowns
 BASE_US = (3.0, 300.0)
+
+# A run for `compare`: its arms are base, other, and an unchanged copy of the base.
+RUN_ARMS, RUN_CASES, RUN_ROUNDS, RUN_INSTANCES = 3, 10, 96, 8
+RUN_METRICS = ("host_us", "gpu_us", "step_us", "pipelined_us", "event_us", "event_us/busy")
+RUN_BASE_US = (4.0, 100.0)  # times of the shortest and the longest case
+RUN_WHITE = (0.005, 0.05)  # relative noise of a round: the quietest and the loudest figure
+RUN_DRIFT, RUN_DRIFT_KEPT = 0.03, 0.9  # shared by all arms; each arm's own is a third as large
+RUN_INSTANCE = 0.01  # of an arm in an instance, due to the placement of its buffers
+RUN_SPIKE_SHARE, RUN_SPIKE_SIZE = 0.03, 0.5
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class Noise(StrEnum):
 
     WHITE = "white"  # nothing
     AUTOCORRELATED = "autocorrelated"  # a drift through the arms
-    PER_COPY = "per-copy"  # in each process, each copy is fast or slow
+    PER_COPY = "per-copy"  # in each process (instance of a run), each copy is fast or slow
     SPIKY = "spiky"  # rare arms are far slower
 
 
@@ -153,13 +164,37 @@ class SyntheticPopulation:
             logs += generator.normal(size=shape) * sizes.arm
             logs += (generator.random(shape) < MODE_SHARE) * sizes.mode
         if self.noise is Noise.SPIKY:
-            for size, share, mean in (
-                (shape, sizes.spikes, SPIKE_SIZE),
-                (whole, sizes.stalls, STALL_SIZE),
-            ):
-                spikes = np.log1p(generator.exponential(mean, size))
-                logs += np.where(generator.random(size) < share, spikes, 0.0)
+            logs += _spikes(generator, shape, sizes.spikes, SPIKE_SIZE)
+            logs += _spikes(generator, whole, sizes.stalls, STALL_SIZE)
         return logs
+
+
+def draw_run(noise: Noise, generator: np.random.Generator) -> FloatArray:
+    """Draw the times of a run in µs [arms, metrics, cases, rounds]; arms differ only by noise."""
+    shape = (RUN_ARMS, len(RUN_METRICS), RUN_CASES, RUN_ROUNDS)
+    base = np.geomspace(*RUN_BASE_US, RUN_CASES)[:, None]
+    loud = np.geomspace(*RUN_WHITE, len(RUN_METRICS) * RUN_CASES)
+    loud = np.random.default_rng(0).permutation(loud).reshape(len(RUN_METRICS), RUN_CASES, 1)
+    logs = generator.normal(size=shape) * loud
+    if noise is Noise.AUTOCORRELATED:
+        for drifting, size in (((1, *shape[1:]), RUN_DRIFT), (shape, RUN_DRIFT / 3)):
+            steps = generator.normal(size=drifting) * size
+            logs += np.moveaxis(_drifting(np.moveaxis(steps, -1, 0), RUN_DRIFT_KEPT), 0, -1)
+    if noise is Noise.PER_COPY:
+        of_instances = generator.normal(size=(*shape[:3], RUN_INSTANCES)) * RUN_INSTANCE
+        logs += of_instances[..., run_instances()]
+    if noise is Noise.SPIKY:
+        logs += _spikes(generator, shape, RUN_SPIKE_SHARE, RUN_SPIKE_SIZE)
+    times: FloatArray = base * np.exp(logs)
+    for index, name in enumerate(RUN_METRICS):
+        if tick := metric_named(name).tick:
+            times[:, index] = np.round(times[:, index] / tick) * tick
+    return times
+
+
+def run_instances() -> list[int]:
+    """Return the instance of each round of a run; instances take turns, two rounds each."""
+    return [index // 2 % RUN_INSTANCES for index in range(RUN_ROUNDS)]
 
 
 def _drift(generator: np.random.Generator, shape: tuple[int, int, int], size: float) -> FloatArray:
@@ -167,11 +202,25 @@ def _drift(generator: np.random.Generator, shape: tuple[int, int, int], size: fl
     rounds, arms, cases = shape
     # One column more: the drift that all subjects share.
     steps = generator.normal(size=(rounds * arms, cases + 1)) * size
-    level = np.empty_like(steps)
-    level[0] = steps[0]
-    for index in range(1, len(steps)):
-        level[index] = DRIFT_KEPT * level[index - 1] + (1 - DRIFT_KEPT**2) ** 0.5 * steps[index]
+    level = _drifting(steps, DRIFT_KEPT)
     in_time = (level[:, :-1] + level[:, -1:]).reshape(shape)
     order = generator.permuted(np.tile(np.arange(arms), (rounds, 1)), axis=1)
     drawn: FloatArray = np.take_along_axis(in_time, order[:, :, None], axis=1)
     return drawn
+
+
+def _drifting(steps: FloatArray, kept: float) -> FloatArray:
+    """Return autoregressive levels over the first axis, with the correlation `kept`."""
+    level = np.empty_like(steps)
+    level[0] = steps[0]
+    for index in range(1, len(steps)):
+        level[index] = kept * level[index - 1] + (1 - kept**2) ** 0.5 * steps[index]
+    return level
+
+
+def _spikes(
+    generator: np.random.Generator, shape: tuple[int, ...], share: float, mean: float
+) -> FloatArray:
+    """Draw rare slowdowns on the log scale: a share of values is slower by `mean` on average."""
+    spikes = np.log1p(generator.exponential(mean, shape))
+    return np.where(generator.random(shape) < share, spikes, 0.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import equal_pairs
 import numpy as np
 import pytest
-from equal_pairs import LEAST_FOUND, Pair, Planted, is_kept, page, read, slow_down
+from counting import Outcome, broken, total
+from equal_pairs import PROMISES, outcome_of, page, slow_down
 from support.commands import run
 from support.factories import make_case, make_launches, make_result, make_rounds
 
@@ -66,44 +66,40 @@ def run_main(monkeypatch: pytest.MonkeyPatch, runs: Path, out: Path) -> int:
 
 def compare_here(base: Path, other: Path) -> tuple[int, Any]:
     """As the script compares, without a process."""
-    outcome = run("compare", base, other, "--json")
-    return outcome.code, outcome.json()
+    done = run("compare", base, other, "--json")
+    return done.code, done.json()
 
 
 def test_equal_runs_pass_and_planted_slowdowns_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the host was a third slower in one of the runs."""
-    monkeypatch.setattr(equal_pairs, "_compare", compare_here)
+    monkeypatch.setattr(equal_pairs, "compare", compare_here)
     runs, out = tmp_path / "runs", tmp_path / "out"
     runs.mkdir()
     for number, host in enumerate((1.0, 1.3, 1.2, 0.9)):
         write_run(runs, number, host)
     assert run_main(monkeypatch, runs, out) == 0
     found = json.loads((out / "equal-pairs.json").read_text(encoding="utf-8"))
-    assert found["kept"]
     (machine,) = found["measured"]["machines"]
     assert (machine["runs"], machine["device"]) == (4, "NVIDIA H200")
-    pairs = read(found)
-    assert [(pair.base, pair.other, pair.variant) for pair in pairs] == [
+    pairs = found["pairs"]
+    assert [(pair["base"], pair["other"], pair["variant"]) for pair in pairs] == [
         (f"run-0{2 * pair}", f"run-0{2 * pair + 1}", variant)
         for pair in range(2)
         for variant in ("baseline", "fused")
     ]
     for pair in pairs:
-        assert (pair.is_equal, pair.is_found) == (True, True)
-        assert set(pair.limits) == {"host_us", "gpu_us"}
-        assert pair.planted is not None
-        assert pair.planted.limit in pair.limits[pair.planted.metric]
-        assert pair.planted.slower_us == pytest.approx(
-            2 * pair.planted.limit * pair.planted.base_us
-        )
+        planted, limits = pair["planted"], pair["limits"]
+        assert (pair["code"], planted["verdict"], planted["code"]) == (0, "SLOWER", 1)
+        assert set(limits) == {"host_us", "gpu_us"}
+        assert planted["limit"] in limits[planted["metric"]]
+        assert planted["slower_us"] == pytest.approx(2 * planted["limit"] * planted["base_us"])
     text = (out / "equal-pairs.md").read_text(encoding="utf-8")
     assert text == render_document(page(found))
     assert "4 on one NVIDIA H200 (Example CPU 9000, torch 2.11.0, Triton 3.6.0)" in " ".join(
         text.split()
     )
-    assert "run-02, run-03, fused: exit 0; slowed step/" in capsys.readouterr().err
 
 
 def test_code_that_is_not_equal_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +109,8 @@ def test_code_that_is_not_equal_fails(tmp_path: Path, monkeypatch: pytest.Monkey
         write_run(runs, number, slower=slower)
         (runs / f"run-0{number}" / "baseline.json").unlink()
     assert run_main(monkeypatch, runs, out) == 1
-    pairs = read(json.loads((out / "equal-pairs.json").read_text(encoding="utf-8")))
-    assert [pair.code for pair in pairs] == [1]
+    (pair,) = json.loads((out / "equal-pairs.json").read_text(encoding="utf-8"))["pairs"]
+    assert pair["code"] == 1
 
 
 def test_runs_without_a_partner_are_refused(
@@ -126,30 +122,37 @@ def test_runs_without_a_partner_are_refused(
     assert "has 1 run folders; expected an even number" in capsys.readouterr().err
 
 
-def pair(code: int = 0, found: int = 1, verdict: str = "SLOWER", variant: str = "fused") -> Pair:
-    planted = Planted("step/small", "host_us", 60.0, 0.1, 12.0, verdict, found)
-    return Pair(
-        "run-00", "run-01", variant, "a GPU", code, {"SAME": 4}, {"host_us": [0.1]}, planted
-    )
+def outcome(code: int = 0, found: int = 1, verdict: str = "SLOWER") -> Outcome:
+    planted = {"verdict": verdict, "code": found}
+    return outcome_of({"code": code, "verdicts": {"SAME": 4}, "limits": {}, "planted": planted})
 
 
-def test_what_keeps_the_promise() -> None:
-    assert is_kept([pair()] * 10)
-    assert is_kept([*[pair()] * 9, pair(found=0, verdict="INCONCLUSIVE")])
-    assert not is_kept([*[pair()] * 8, *[pair(found=0)] * 2])
-    assert not is_kept([*[pair()] * 9, pair(code=5)])
-    # Another figure's verdict is not what was planted; nor do other variants make up for one.
-    assert not is_kept([*[pair()] * 8, *[pair(verdict="INCONCLUSIVE")] * 2])
-    assert not is_kept([*[pair(variant="baseline")] * 90, *[pair(found=0)] * 2])
-    assert not is_kept([replace(pair(), planted=None)])
-    assert LEAST_FOUND == 0.9
+@pytest.mark.parametrize(
+    ("outcomes", "is_kept"),
+    [
+        ([outcome()] * 10, True),
+        ([*[outcome()] * 9, outcome(found=0, verdict="INCONCLUSIVE")], True),
+        ([*[outcome()] * 8, *[outcome(found=0)] * 2], False),
+        ([*[outcome()] * 9, outcome(code=5)], False),
+        # Another figure's verdict is not what was planted.
+        ([*[outcome()] * 8, *[outcome(verdict="INCONCLUSIVE")] * 2], False),
+        ([outcome_of({"code": 0, "verdicts": {}, "limits": {}, "planted": None})], False),
+    ],
+)
+def test_what_keeps_the_promise(outcomes: list[Outcome], is_kept: bool) -> None:
+    assert (broken(PROMISES, total(outcomes)) == []) == is_kept
 
 
 def test_the_committed_page_is_of_the_committed_pairs() -> None:
     text = (COMMITTED / "equal-pairs.md").read_text(encoding="utf-8")
     found = json.loads((COMMITTED / "equal-pairs.json").read_text(encoding="utf-8"))
     assert render_document(page(found)) == text
-    assert found["kept"] == is_kept(read(found)) is True
+    for variant, kind in found["kinds"].items():
+        of = total(outcome_of(each) for each in found["pairs"] if each["variant"] == variant)
+        assert {name: rate["times"] for name, rate in kind["rates"].items()} == {
+            name: rate.times for name, rate in of.rates.items()
+        }
+        assert broken(PROMISES, of) == []
 
 
 SERIES = {

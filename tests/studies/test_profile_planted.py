@@ -11,7 +11,8 @@ from pathlib import Path
 
 import profile_planted
 import pytest
-from profile_planted import DEFECTS, KERNEL, VARIANT, Kernels, ProfileError
+from common import plant
+from profile_planted import DEFECTS, KERNEL, VARIANT, ProfileError
 from support.timelines import FUSED, SEPARATE, Launch, a_timeline
 
 from bt_bench.report.profile import timeline_changes_json
@@ -63,14 +64,12 @@ def step_changes(script, *functions):
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=DEFECT)
 def test_defects_can_be_planted(defect, tmp_path):
-    kernels = Kernels(tmp_path)
-    kernels.plant(())
-    package = tmp_path / "kernels" / "bt_kernels"
+    package = plant(tmp_path) / "bt_kernels"
     shipped = {path: path.read_text() for path in package.rglob("*.py")}
-    kernels.plant(defect.edits)
+    plant(tmp_path, defect.edits)
     changed = {path.relative_to(package).as_posix() for path in shipped if differs(path, shipped)}
     assert changed == {file for file, _, _ in defect.edits}
-    kernels.plant(())
+    plant(tmp_path)
     assert not any(differs(path, shipped) for path in shipped)
 
 
@@ -82,7 +81,7 @@ def differs(path, texts):
 
 def test_an_edit_that_does_not_fit_is_not_planted(tmp_path):
     with pytest.raises(SystemExit, match="has 0 times: 'no such text'"):
-        Kernels(tmp_path).plant([("fusions.py", "no such text", "")])
+        plant(tmp_path, [("fusions.py", "no such text", "")])
 
 
 def test_the_host_sleeps_for_five_microseconds(tmp_path):
@@ -155,7 +154,7 @@ def answers(monkeypatch, tmp_path):
     }
     asked = []
 
-    def profile(kernels, tool, out, *options):
+    def profile(scratch, edits, tool, out, *options):
         asked.append((tool, out.name, options))
         out.mkdir()
         answer = named.get(out.name)
@@ -217,7 +216,7 @@ def test_why_a_profile_fails_is_said(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", failing)
     with pytest.raises(ProfileError, match=r"(?s)ended with 5\nloading\n.*row 3 differs"):
-        profile_planted.profile(Kernels(tmp_path), "static", tmp_path / "x")
+        profile_planted.profile(tmp_path, (), "static", tmp_path / "x")
 
 
 @pytest.mark.slow
