@@ -31,7 +31,7 @@ PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 STATIC := $(PY) -m bt_bench gate --config studies/static.yaml --static
 
-.PHONY: help sweep test test-slow test-gpu check release-check readme readme-check screens format format-check lint types contracts bench \
+.PHONY: help sweep test test-slow test-gpu check release-check readme readme-check screens format format-check lint types contracts \
 	gate-static census sanitize clean
 
 help:
@@ -46,7 +46,6 @@ help:
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
 	@echo "make sanitize   compute-sanitizer over the kernels, on a CUDA device"
 	@echo "make test-slow  tests that take minutes"
-	@echo "make bench      time what the project promises about its own speed"
 	@echo "make format     rewrite the sources in the project's format"
 
 sweep: $(RUN_READY)
@@ -107,9 +106,6 @@ census: $(DEV_READY)
 
 sanitize: $(DEV_READY)
 	$(PY) studies/sanitize.py --out reports/sanitize
-
-bench: $(DEV_READY)
-	$(PY) studies/bench.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

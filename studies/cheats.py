@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -19,9 +18,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from common import ROOT, bt_bench
 from unseen import COMMAND
 
-CHEATS = Path(__file__).resolve().parent.parent / "tests" / "cheats"
+CHEATS = ROOT / "tests" / "cheats"
 TAKEN_OUT = CHEATS / "taken_out"
 CAUGHT = CHEATS / "caught.json"
 SECONDS = 240  # timeout of a command
@@ -115,18 +115,13 @@ def told(done: subprocess.CompletedProcess[str]) -> str | None:
 
 def run(taken_out: str, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a bt-bench command with some defences disabled in all of its processes."""
-    paths = [str(TAKEN_OUT)] * bool(taken_out) + [os.environ.get("PYTHONPATH", "")]
-    # Commands run with their defaults, whatever options the caller's environment sets.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("BT_BENCH_")}
-    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    environment |= {"TAKEN_OUT": taken_out, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", COMMAND, *command, "--kernels", str(CHEATS)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
+    return bt_bench(
+        *(*command, "--kernels", CHEATS),
+        folders=[TAKEN_OUT] * bool(taken_out),
+        code=COMMAND,
         timeout=SECONDS,
+        TAKEN_OUT=taken_out,
+        OMP_NUM_THREADS="1",
     )
 
 

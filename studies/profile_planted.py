@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,15 +54,8 @@ def _sleep_5_us() -> None:
 """
 
 
-class Named(NamedTuple):
-    """The first change of a profile, and whether that is the defect."""
-
-    text: str
-    right: bool
-
-
 class Defect(NamedTuple):
-    """A defect, and a test that a profile has named it.
+    """A defect, and what a profile with it has to name first.
 
     Args:
         name: name for the command line and for files.
@@ -69,7 +63,8 @@ class Defect(NamedTuple):
         tool: tool of `bt-bench profile`.
         edits: edits of the kernels.
         expected: the expected first change, in words.
-        first_named: function that reads the first changes from a profile's JSON.
+        first: by list of changes in a profile's JSON, patterns that values of its first entry have
+            to match as a whole. The one list of `--tool static` has no name.
     """
 
     name: str
@@ -77,65 +72,38 @@ class Defect(NamedTuple):
     tool: str
     edits: Sequence[Edit]
     expected: str
-    first_named: Callable[[Any], Sequence[Named]]
+    first: Mapping[str, Mapping[str, str]]
 
 
 class ProfileError(Exception):
     """Raised when a profile cannot be taken."""
 
 
-# Tests of a profile's JSON for a defect
+def first_named(defect: Defect, changes: Any) -> list[tuple[str, bool]]:
+    """Return the first change of each list that the defect is in, and whether it is the defect."""
+    found = []
+    for name, patterns in defect.first.items():
+        lists = changes.get(VARIANT, {}) if name else {"": changes}
+        # A list that was not compared is `None`.
+        first = next(iter(lists.get(name) or ()), None)
+        right = first is not None and all(
+            re.fullmatch(pattern, str(first[key])) for key, pattern in patterns.items()
+        )
+        found.append((_told(first), right))
+    return found
 
 
-def first_figure(*whats: str) -> Callable[[Any], list[Named]]:
-    """Return a test that the first changed figure is one of `whats`, grew, and is the kernel's."""
-
-    def read(changes: Any) -> list[Named]:
-        if not changes:
-            return [Named("no change", False)]
-        first = changes[0]
-        text = f"{first['where']}: {first['what']}, {first['before']} to {first['after']}"
-        return [Named(text, first["where"] == KERNEL and first["what"] in whats and first["more"])]
-
-    return read
-
-
-def new_copy(changes: Any) -> list[Named]:
-    """Test that the first changed row is a new copy on the device."""
-    first = _first(changes, "rows")
-    # CUPTI's rows begin with "copy ", those of torch's profiler with "Memcpy ".
-    is_copy = first is not None and first["name"].startswith(("copy ", "Memcpy "))
-    right = is_copy and (first["kind"], first["lane"]) == ("new", "device")
-    return [Named(_of_row(first), right)]
-
-
-def sleeping_host(changes: Any) -> list[Named]:
-    """Test that the first changed row is the host's code, and the first call the sleep."""
-    first = _first(changes, "rows")
-    longer = first is not None and first["what"] == "code" and first["kind"] in ("longer", "new")
-    called = _first(changes, "host_calls")
-    names = ("_sleep_5_us", "perf_counter_ns")
-    sleeps = called is not None and called["name"].rpartition(".")[2] in names
-    of_call = "no host call"
-    if called is not None:
-        of_call = f"{called['name']} ({called['where']}): {called['kind']}"
-        of_call += f", {called['difference_us']:+.2f} µs"
-    return [Named(_of_row(first), longer), Named(of_call, sleeps)]
-
-
-def _first(changes: Any, what: str) -> Any:
-    """Return the variant's first change; `None` if there is none or it was not compared."""
-    found = changes.get(VARIANT, {}).get(what)
-    return found[0] if found else None
-
-
-def _of_row(row: Any) -> str:
-    if row is None:
+def _told(change: Any) -> str:
+    if change is None:
         return "no change"
-    name = row["name"]
-    if row["next_to"] is not None:
-        name += f" {'before' if row['what'] == 'code' else 'of'} {row['next_to']}"
-    return f"{name}: {row['kind']}, {row['difference_us']:+.2f} µs"
+    if "difference_us" not in change:
+        return f"{change['where']}: {change['what']}, {change['before']} to {change['after']}"
+    name = change["name"]
+    if "where" in change:
+        name += f" ({change['where']})"
+    elif change["next_to"] is not None:
+        name += f" {'before' if change['what'] == 'code' else 'of'} {change['next_to']}"
+    return f"{name}: {change['kind']}, {change['difference_us']:+.2f} µs"
 
 
 DEFECTS = (
@@ -146,7 +114,7 @@ DEFECTS = (
         (("launches/kernels.py", LAUNCH, f"{LAUNCH}, maxnreg=24"),
          ("launches/paths.py", LAUNCH, f"{LAUNCH}, maxnreg=24")),
         f"bytes that a thread of {KERNEL} spills",
-        first_figure("bytes that a thread spills"),
+        {"": {"where": KERNEL, "what": "bytes that a thread spills", "more": "True"}},
     ),
     Defect(
         "dependent-load",
@@ -155,7 +123,7 @@ DEFECTS = (
         (("device_code/parts.py", LENGTH,
           f"{LENGTH}    length = tl.load(num_blocks + row, mask=length > 0, other=0)\n"),),
         f"a longer chain of loads, or one more wait, in {KERNEL}",
-        first_figure("dependent loads", "waits for loads"),
+        {"": {"where": KERNEL, "what": "dependent loads|waits for loads", "more": "True"}},
     ),
     Defect(
         "copy",
@@ -164,7 +132,8 @@ DEFECTS = (
         (("fusions.py", BEFORE_LAUNCH,
           f"        self.block_tables[0].clone()\n{BEFORE_LAUNCH}"),),
         "a new copy on the GPU",
-        new_copy,
+        # CUPTI's rows begin with "copy ", those of torch's profiler with "Memcpy ".
+        {"rows": {"name": "(copy|Memcpy) .*", "kind": "new", "lane": "device"}},
     ),
     Defect(
         "sleep",
@@ -174,7 +143,8 @@ DEFECTS = (
          ("fusions.py", "import torch\n", "import time\n\nimport torch\n"),
          ("fusions.py", "", SLEEP)),
         "longer host code, and the function that sleeps",
-        sleeping_host,
+        {"rows": {"what": "code", "kind": "longer|new"},
+         "host_calls": {"name": r"(.*\.)?(_sleep_5_us|perf_counter_ns)"}},
     ),
 )  # fmt: skip
 
@@ -218,9 +188,10 @@ def find(
             say(f"SKIPPED: {defect.name}: --tool timeline needs a GPU, and there is none here")
         else:
             try:
-                changes = defect.first_named(changes_by(defect, scratch, out))
-                named = "; ".join(each.text for each in changes)
-                right = all(each.right for each in changes)
+                texts, rights = zip(
+                    *first_named(defect, changes_by(defect, scratch, out)), strict=True
+                )
+                named, right = "; ".join(texts), all(rights)
             except ProfileError as error:
                 say(str(error))
                 named, right = str(error).partition("\n")[0], False

@@ -12,7 +12,6 @@ with 1 if a run ends with an unexpected exit code.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import subprocess
@@ -21,17 +20,29 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from common import ROOT, environment
+
 FOUND = 9  # exit code of the sanitizer when it has found an error
-PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-MARKED = ["-m", "sanitize", "tests/kernels"]
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+MARKED = ("-m", "sanitize", "tests/kernels")
 PARTS = 6  # processes for each tool, which share the marked tests
 # With caching, tables lie in torch's large blocks, and a read past a table stays inside its block.
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 SETTINGS = {"memcheck": UNCACHED, "initcheck": {}}
+ON_GPU = {"BT_BENCH_TEST_GPU": "1", "PYTHONUNBUFFERED": "1"}
 LONGEST_S = 400.0
 KEPT_LINES = 12
+
+
+class Run(NamedTuple):
+    """A Python command to run under a tool, with the exit code to expect."""
+
+    tool: str
+    what: str
+    command: tuple[str, ...]
+    expected: int
 
 
 def main() -> int:
@@ -45,44 +56,23 @@ def main() -> int:
         return 2
     args.out.mkdir(parents=True, exist_ok=True)
     tests = _marked()
-    parts = [tests[start::PARTS] for start in range(min(PARTS, len(tests)))]
-    runs = [
-        (tool, settings, what, command, expected)
-        for tool, settings in SETTINGS.items()
-        for what, command, expected in (
-            *(
-                (f"part {n} of {len(parts)} of {len(tests)} tests", [*PYTEST, *part], 0)
-                for n, part in enumerate(parts, start=1)
-            ),
-            ("planted error", ["studies/planted.py", tool], FOUND),
-        )
-    ]
-    found: dict[int, list[str]] = {}
-    good = True
-    with ThreadPoolExecutor(len(runs)) as pool, tempfile.TemporaryDirectory() as folder:
-        logs = [Path(folder) / f"{tool}, {what}.log" for tool, _, what, _, _ in runs]
-        print(f"what the tools say meanwhile is in {folder}", file=sys.stderr, flush=True)
-        ended = {
-            pool.submit(_timed, [sanitizer, "--tool", run[0]], run[1], run[3], log): number
-            for number, (run, log) in enumerate(zip(runs, logs, strict=True))
-        }
+    runs = []
+    for tool in SETTINGS:
+        for part in range(1, PARTS + 1):
+            what = f"part {part} of {PARTS} of {len(tests)} tests"
+            runs.append(Run(tool, what, (*PYTEST, *tests[part - 1 :: PARTS]), 0))
+        runs.append(Run(tool, "planted error", ("studies/planted.py", tool), FOUND))
+    # The summary names unfinished runs, in case this script is interrupted.
+    found = {run: (None, f"{run.tool}, {run.what}: not ended") for run in runs}
+    with ThreadPoolExecutor(len(runs)) as pool:
+        ended = {pool.submit(_sanitized, sanitizer, run): run for run in runs}
         for future in as_completed(ended):
-            number = ended[future]
-            tool, _, what, _, expected = runs[number]
-            code, said, seconds = future.result()
-            right = code == expected
-            good &= right
-            verdict = "as it must" if right else f"WRONG: exit code {expected} was expected"
-            line = f"{tool}, {what}: exit code {code}, {verdict} ({seconds:.0f} s)"
-            print(line, flush=True)
-            found[number] = [line, *(f"    {text}" for text in _shortened(said)), ""]
-            # The summary lists unfinished runs, in case this script is interrupted.
-            missing = [
-                f"{runs[n][0]}, {runs[n][2]}: not ended" for n in ended.values() if n not in found
-            ]
-            lines = [line for n in sorted(found) for line in found[n]]
-            (args.out / "sanitize.txt").write_text("\n".join([*lines, *missing]), encoding="utf-8")
-    return 0 if good else 1
+            run = ended[future]
+            found[run] = future.result()
+            print(found[run][1].partition("\n")[0], flush=True)
+            text = "\n".join(text for _, text in found.values())
+            (args.out / "sanitize.txt").write_text(text, encoding="utf-8")
+    return 0 if all(code == run.expected for run, (code, _) in found.items()) else 1
 
 
 def _marked() -> list[str]:
@@ -90,7 +80,7 @@ def _marked() -> list[str]:
     listed = subprocess.run(
         [sys.executable, *PYTEST, "--collect-only", *MARKED],
         cwd=ROOT,
-        env=os.environ | {"BT_BENCH_TEST_GPU": "1"},
+        env=environment() | ON_GPU,
         capture_output=True,
         text=True,
         check=False,
@@ -101,34 +91,31 @@ def _marked() -> list[str]:
     return tests
 
 
-def _timed(
-    sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path
-) -> tuple[int, str, float]:
-    """Run one command; return its exit code, its output, and the seconds it took."""
+def _sanitized(sanitizer: str, run: Run) -> tuple[int, str]:
+    """Run a command under its tool; return the exit code, 124 after a timeout, and a summary."""
+    command = (sanitizer, "--tool", run.tool, f"--error-exitcode={FOUND}")
     began = time.monotonic()
-    code = _run(sanitizer, settings, command, log)
-    said = log.read_text(encoding="utf-8", errors="replace")
-    return code, said, time.monotonic() - began
-
-
-def _run(sanitizer: list[str], settings: dict[str, str], command: list[str], log: Path) -> int:
-    """Run a Python command under the sanitizer; return its exit code, 124 after a timeout."""
-    environment = os.environ | settings | {"BT_BENCH_TEST_GPU": "1", "PYTHONUNBUFFERED": "1"}
-    environment.pop("TRITON_INTERPRET", None)
-    with log.open("wb") as file:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
-            done = subprocess.run(
-                [*sanitizer, f"--error-exitcode={FOUND}", sys.executable, *command],
+            code = subprocess.run(
+                [*command, sys.executable, *run.command],
                 cwd=ROOT,
-                env=environment,
-                stdout=file,
+                env=environment() | SETTINGS[run.tool] | ON_GPU,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=LONGEST_S,
                 check=False,
-            )
+            ).returncode
         except subprocess.TimeoutExpired:
-            return 124
-    return done.returncode
+            code = 124
+        log.seek(0)
+        said = log.read()
+    seconds = time.monotonic() - began
+    verdict = "as it must"
+    if code != run.expected:
+        verdict = f"WRONG: exit code {run.expected} was expected"
+    line = f"{run.tool}, {run.what}: exit code {code}, {verdict} ({seconds:.0f} s)"
+    return code, "\n".join([line, *(f"    {text}" for text in _shortened(said)), ""])
 
 
 def _shortened(said: str) -> list[str]:

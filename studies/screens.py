@@ -19,9 +19,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
+from common import ROOT, bt_bench
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -31,7 +31,6 @@ from bt_bench.config import planned_variants
 from bt_bench.report import print_run
 from bt_bench.results import read_run
 
-ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 ORIGIN = Path("reports/h100/origin")
 OF_ORIGIN = {
@@ -92,11 +91,13 @@ _SVG = """\
 
 def main() -> int:
     """Write the pictures."""
-    args = _parse()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--origin", action="store_true", help="draw only those of a committed run")
+    only_origin = parser.parse_args().origin
     for columns, suffix in WIDTHS.items():
         for name in OF_ORIGIN:
             _write(f"{name}{suffix}", origin_screen(name, columns))
-    if not args.origin:
+    if not only_origin:
         _write_quick_screens()
     return 0
 
@@ -133,10 +134,7 @@ def _write_quick_screens() -> None:
     """Run a sweep once, and draw its final output at each width."""
     with tempfile.TemporaryDirectory() as folder:
         config = ROOT / "configs" / "quick.yaml"
-        command = [sys.executable, "-m", "bt_bench", "sweep", str(config), "--device", "cpu"]
-        subprocess.run(
-            [*command, "--reports", folder], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
-        )
+        bt_bench("sweep", config, "--device", "cpu", "--reports", folder).check_returncode()
         (run,) = Path(folder).iterdir()
         results = read_run(run, planned_variants(run) or ())
         for columns, suffix in WIDTHS.items():
@@ -164,24 +162,13 @@ def _recording(typed: str, columns: int) -> Console:
 
 def _svg(console: Console) -> str:
     text = console.export_svg(title="", theme=_THEME, code_format=_SVG, unique_id="screen")
-    return "\n".join(_without_trailing_blanks(text))
-
-
-def _without_trailing_blanks(text: str) -> Iterator[str]:
-    yield from (line.rstrip() for line in text.splitlines())
-    yield ""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _write(name: str, svg: str) -> None:
     path = PICTURES / f"{name}.svg"
     path.write_text(svg, encoding="utf-8", newline="\n")
     print(path.relative_to(ROOT))
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--origin", action="store_true", help="draw only those of a committed run")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-UNSEEN = TESTS / "unseen"
-sys.path.insert(0, str(TESTS))
+from common import ROOT, bt_bench
+
+UNSEEN = ROOT / "tests" / "unseen"
+sys.path.insert(0, str(ROOT / "tests"))
 
 from support.planted import plant  # noqa: E402
 
@@ -129,15 +130,13 @@ def check(folder: Path, name: str, made: Path, *options: str) -> subprocess.Comp
     else:
         places = (folder / each for each in ("wrong", "right"))
         kernels = next(place for place in places if (place / f"{name}.py").is_file())
-    given = ("-k", "uniform_1grp", "--kernels", str(kernels), "--variants", name)
-    path = os.pathsep.join([str(made), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, "-c", COMMAND, "check", "quick", "--device", "cpu", *given, *options],
-        capture_output=True,
-        text=True,
-        check=False,
+    return bt_bench(
+        *("check", "quick", "--device", "cpu", "-k", "uniform_1grp"),
+        *("--kernels", kernels, "--variants", name, *options),
+        folders=(made,),
+        code=COMMAND,
         cwd=made,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        OMP_NUM_THREADS="1",
     )
 
 
