@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +21,36 @@ from bt_bench.results import Cache, LaunchPath, Load, Quantity, RunFolder, Serie
 from bt_bench.results.files.writing import write_result
 from bt_bench.suites.block_tables import operations as ops
 
-HOST, STAGE, GPU = map(series_of, (Quantity.HOST_US, Quantity.STAGE_US, Quantity.GPU_US))
-TIMES_US = {HOST: 60.0, STAGE: 3.0, GPU: 8.0, series_of(Quantity.STEP_US): 75.0}
+HOST, STAGE, GPU, STEP = map(
+    series_of, (Quantity.HOST_US, Quantity.STAGE_US, Quantity.GPU_US, Quantity.STEP_US)
+)
 COMMITTED = Path(__file__).parents[2] / "reports" / "equal-pairs"
-ON_HOST = (HOST, STAGE, series_of(Quantity.STEP_US))
 
 
-def write_run(folder: Path, number: int, host: float = 1.0, slower: float = 1.0) -> None:
-    """A run of two variants and two cases on a host of some speed; launching may be slower."""
-    run = folder / f"run-{number:02}"
-    run.mkdir()
-    (run / "config.yaml").write_text("variants: [baseline, fused]\n", encoding="utf-8")
+def write_run(
+    runs: Path,
+    number: int,
+    host: float = 1.0,
+    slower: float = 1.0,
+    variants: Sequence[str] = ("baseline", "fused"),
+) -> None:
+    """A run of variants and two cases on a host of some speed; launching may be slower."""
+    folder = runs / f"run-{number:02}"
+    folder.mkdir(parents=True)
+    names = ", ".join(variants)
+    (folder / "config.yaml").write_text(f"variants: [{names}]\n", encoding="utf-8")
+    times_us = {HOST: 60.0 * host * slower, STAGE: 3.0 * host, GPU: 8.0, STEP: 75.0 * host}
     generator = np.random.default_rng(number)
-    for variant in ("baseline", "fused"):
+    for variant in variants:
         cases = []
         for name in ("small", "large"):
             samples = {
-                series: [
-                    [
-                        us
-                        * (host if series in ON_HOST else 1.0)
-                        * (slower if series == HOST else 1.0)
-                        * by
-                    ]
-                    for by in generator.lognormal(0, 0.01, 48)
-                ]
-                for series, us in TIMES_US.items()
+                series: (us * generator.lognormal(0, 0.01, (48, 1))).tolist()
+                for series, us in times_us.items()
             }
-            cases.append(
-                make_case(
-                    name,
-                    ops.STEP,
-                    samples,
-                    rounds=make_rounds(48),
-                    launches=make_launches(["k"]),
-                )
-            )
-        write_result(RunFolder(run), make_result(variant, cases, run_id=f"run{number}"))
+            parts = {"rounds": make_rounds(48), "launches": make_launches(["k"])}
+            cases.append(make_case(name, ops.STEP, samples, **parts))
+        write_result(RunFolder(folder), make_result(variant, cases, run_id=f"run{number}"))
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, runs: Path, out: Path) -> int:
@@ -76,7 +70,6 @@ def test_equal_runs_pass_and_planted_slowdowns_fail(
     """Also where the host was a third slower in one of the runs."""
     monkeypatch.setattr(equal_pairs, "compare", compare_here)
     runs, out = tmp_path / "runs", tmp_path / "out"
-    runs.mkdir()
     for number, host in enumerate((1.0, 1.3, 1.2, 0.9)):
         write_run(runs, number, host)
     assert run_main(monkeypatch, runs, out) == 0
@@ -104,10 +97,8 @@ def test_equal_runs_pass_and_planted_slowdowns_fail(
 
 def test_code_that_is_not_equal_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
-    runs.mkdir()
     for number, slower in enumerate((1.0, 1.5)):
-        write_run(runs, number, slower=slower)
-        (runs / f"run-0{number}" / "baseline.json").unlink()
+        write_run(runs, number, slower=slower, variants=["fused"])
     assert run_main(monkeypatch, runs, out) == 1
     (pair,) = json.loads((out / "equal-pairs.json").read_text(encoding="utf-8"))["pairs"]
     assert pair["code"] == 1
@@ -163,7 +154,7 @@ SERIES = {
     GPU: "gpu",
     series_of(Quantity.GPU_US, load=Load.BUSY, l2=Cache.COLD): "gpu",
     series_of(Quantity.SPAN_US): "gpu",
-    series_of(Quantity.STEP_US): "host gpu",
+    STEP: "host gpu",
     series_of(Quantity.PIPELINED_US): "host",
     series_of(Quantity.EVENT_US): "host gpu",
     series_of(Quantity.EVENT_US, load=Load.BUSY): "gpu",
@@ -174,9 +165,6 @@ SERIES = {
 
 @pytest.mark.parametrize("name", ["host", "gpu", "stage"])
 def test_a_slowdown_is_in_all_that_contains_it(name: str) -> None:
-    def samples(cases: list[dict[str, object]], kind: str) -> list[list[list[float]]]:
-        return [each["samples"] for each in cases[0][kind]]  # type: ignore[attr-defined, index]
-
     rows: dict[Series, list[list[float]]] = {series: [[1.0, 2.0], [3.0, 4.0]] for series in SERIES}
     slow, other = (make_case(each, samples=rows, num_steps=2) for each in ("slow", "other"))
     slow = slow.model_copy(update={"control": slow.measurements})
@@ -184,11 +172,9 @@ def test_a_slowdown_is_in_all_that_contains_it(name: str) -> None:
     before = json.loads(json.dumps(result))
     slow_down(result, slow.key, Quantity(f"{name}_us"), 0.5)
     for kind in ("measurements", "control"):
-        for found, (series, parts) in zip(
-            samples(result["cases"], kind), SERIES.items(), strict=True
-        ):
-            more = 0.5 * (name in parts.split())
-            assert found == [[1 + more, 2 + more], [3 + more, 4 + more]], series
+        found = [each["samples"] for each in result["cases"][0][kind]]
+        more = [0.5 * (name in parts.split()) for parts in SERIES.values()]
+        assert found == [[[1 + by, 2 + by], [3 + by, 4 + by]] for by in more]
     assert result["cases"][1] == before["cases"][1]
 
 
