@@ -16,7 +16,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 import time
 import traceback
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from common import ROOT
+
+from bt_bench.worker.machine.environment import read_environment
 
 STEPS_OF_A_SESSION = 60
 LAYOUTS = 48  # shared by all sessions in turn, since each layout compiles its own kernels
@@ -142,21 +143,11 @@ def _play(args: argparse.Namespace, number: int, device: Any) -> tuple[dict[str,
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    import torch
-    import triton
-
-    commit = subprocess.run(
-        ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = read_environment("cpu")
     return {
         "seed": args.seed,
-        "commit": commit.stdout.strip() or None,
-        "torch": torch.__version__,
-        "triton": triton.__version__,
         "date": time.strftime("%Y-%m-%d"),
+        **environment.model_dump(include={"commit", "dirty", "torch", "triton"}),
     }
 
 
@@ -167,15 +158,11 @@ def _say(summary: dict[str, Any], args: argparse.Namespace) -> None:
     )
     for name, count in summary["of_these"].items():
         print(f"  {name}: {count:,}")
-    for difference in summary["differences"]:
-        print(difference)
-    for failure in summary["failures"]:
-        print(failure, file=sys.stderr)
-    if summary["differences"]:
-        session = summary["differences"][0]["session"]
-        print(
-            f"Repeat the first: python {Path(__file__).name} --seed {args.seed} --session {session}"
-        )
+    print(*summary["differences"], sep="\n")
+    print(*summary["failures"], sep="\n", file=sys.stderr)
+    for difference in summary["differences"][:1]:
+        session = f"--seed {args.seed} --session {difference['session']}"
+        print(f"Repeat the first: python {Path(__file__).name} {session}")
 
 
 if __name__ == "__main__":
