@@ -14,10 +14,9 @@ import pytest
 from common import plant
 from gate_demo import slow_host, slow_kernel
 from profile_planted import DEFECTS, KERNEL, VARIANT, ProfileError, first_named
-from support.timelines import FUSED, SEPARATE, Launch, a_timeline
+from support.timelines import FUSED, SEPARATE, Launch, a_timeline, host_profile, with_host
 
 from bt_bench.report.profile import timeline_changes_json
-from bt_bench.results import HandlerCost, HostFrame, HostProfile
 
 DEFECT = {defect.name: defect for defect in DEFECTS}
 COPY = next(call for call in SEPARATE if isinstance(call, Launch) and call.kind == "copy")
@@ -31,36 +30,11 @@ def right(name, changes):
     return [right for _, right in first_named(DEFECT[name], changes)]
 
 
-def host(*functions):
-    """A profile of functions with their own times in µs."""
-    cost = HandlerCost(within_us=0.1, around_us=0.1)
-    frames = [
-        HostFrame(
-            name=name,
-            kind="c",
-            calls=1,
-            self_us=us,
-            self_low_us=us,
-            self_high_us=us,
-            total_us=us,
-        )
-        for name, us in functions
-    ]
-    whole_us = sum(us for _, us in functions)
-    return HostProfile(
-        plain_us=whole_us, repetitions=5, python_call=cost, c_call=cost, frames=frames
-    )
-
-
-def step_changes(script, *functions):
+def step_changes(script, function="step", us=5.0):
     """What changes from the fused step to another one, as `--json` has it."""
-    before, after = a_timeline({VARIANT: FUSED}), a_timeline({VARIANT: script})
-    sides = []
-    for timeline, of_host in ((before, host(("step", 5.0))), (after, host(*functions))):
-        (variant,) = timeline.variants
-        variant = variant.model_copy(update={"host": of_host})
-        sides.append(timeline.model_copy(update={"variants": [variant]}))
-    return json.loads(json.dumps(timeline_changes_json(*sides, "before")))
+    before = with_host(a_timeline({VARIANT: FUSED}), host_profile("step", 5.0))
+    after = with_host(a_timeline({VARIANT: script}), host_profile(function, us))
+    return json.loads(json.dumps(timeline_changes_json(before, after, "before")))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +88,14 @@ def test_a_new_copy():
     slow = Launch(operation="fused_kernel", code_us=40.0)
     table = Launch(name="cudaMemcpyAsync", operation="copy device to device", kind="copy",
                    runs_us=30.0, moved_bytes=1 << 25)  # fmt: skip
-    assert first_named(DEFECT["copy"], step_changes((table, *FUSED), ("step", 5.0))) == [
+    assert first_named(DEFECT["copy"], step_changes((table, *FUSED))) == [
         ("copy device to device: new, +30.00 µs", True)
     ]
     # Code that became slower, as on a busy machine, does not hide it; another kernel would.
-    assert right("copy", step_changes((COPY, slow), ("step", 5.0))) == [True]
+    assert right("copy", step_changes((COPY, slow))) == [True]
     other = Launch(operation="other_kernel", runs_us=50.0)
-    assert right("copy", step_changes((COPY, other, *FUSED), ("step", 5.0))) == [False]
-    assert right("copy", step_changes(FUSED, ("step", 5.0))) == [False]
+    assert right("copy", step_changes((COPY, other, *FUSED))) == [False]
+    assert right("copy", step_changes(FUSED)) == [False]
     assert right("copy", {}) == [False]
     # As torch's profiler calls it.
     row = {"lane": "device", "what": "operation", "next_to": None, "difference_us": 20.0}
@@ -132,15 +106,15 @@ def test_a_new_copy():
 
 def test_a_host_that_sleeps():
     slow = (Launch(operation="fused_kernel", code_us=10.0),)
-    changes = step_changes(slow, ("step", 5.0), ("_sleep_5_us", 3.0), ("time.perf_counter_ns", 2.0))
+    changes = step_changes(slow, "_sleep_5_us", 6.0)
     assert first_named(DEFECT["sleep"], changes) == [
         ("host code before fused_kernel: longer, +5.00 µs", True),
-        ("_sleep_5_us (C): new, +3.00 µs", True),
+        ("_sleep_5_us (a.py:7): new, +6.00 µs", True),
     ]
-    assert right("sleep", step_changes(slow, ("step", 9.0))) == [True, False]
-    launch = step_changes((Launch(operation="fused_kernel", us=9.0),), ("_sleep_5_us", 9.0))
+    assert right("sleep", step_changes(slow, us=9.0)) == [True, False]
+    launch = step_changes((Launch(operation="fused_kernel", us=9.0),), "_sleep_5_us", 9.0)
     assert right("sleep", launch) == [False, True]
-    assert right("sleep", step_changes(FUSED, ("step", 5.0), ("_sleep_5_us", 3.0))) == [False, True]
+    assert right("sleep", step_changes(FUSED, "_sleep_5_us", 6.0)) == [False, True]
     assert right("sleep", {}) == [False, False]
 
 
