@@ -28,6 +28,7 @@ from common import bt_bench
 from counting import Outcome, once, page_of, quartiles, rate, report, total
 from measured import Measured
 
+from bt_bench.analysis import Verdict
 from bt_bench.report import Document
 from bt_bench.results import Cache, LaunchPath, Load, Quantity, VariantResult, read_result
 from bt_bench.runs.selfcheck.rates import Rate
@@ -90,7 +91,7 @@ def outcome_of(pair: Pair) -> Outcome:
     planted, count = pair["planted"], sum(pair["verdicts"].values())
     found = planted is not None and (planted["code"], planted["verdict"]) == (1, "SLOWER")
     rates = {"equal code passes": once(pair["code"] == 0), "slowdown found": once(found)}
-    rates |= {verdict: Rate(times, count) for verdict, times in pair["verdicts"].items()}
+    rates |= {each.value: Rate(pair["verdicts"].get(each, 0), count) for each in Verdict}
     return Outcome(rates, dict(pair["limits"]))
 
 
@@ -209,11 +210,15 @@ def page(found: Mapping[str, Any]) -> Document:
         f"{found['times_limit']:g} times the detection limit that was printed for it."
     )
     kinds = found["kinds"]
-    names = dict.fromkeys(name for kind in kinds.values() for name in kind["rates"])
+    verdicts = (
+        each for each in Verdict if any(kind["rates"][each]["times"] for kind in kinds.values())
+    )
     metrics = dict.fromkeys(name for kind in kinds.values() for name in kind["figures"])
     sections = {
         "Rates, and shares of verdicts on primary figures and counts of equal code": {
-            name: rate(name, None if name in PROMISES else 1) for name in names
+            "pairs": lambda kind: str(kind["runs"]),
+            **{name: rate(name) for name in PROMISES},
+            **{verdict.value: rate(verdict, digits=1) for verdict in verdicts},
         },
         "Detection limits, quartiles with both ends": {name: quartiles(name) for name in metrics},
     }

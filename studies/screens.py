@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -118,16 +116,10 @@ _INSTALLED = (
 
 def printed(arguments: tuple[str, ...], columns: int) -> str:
     """Run bt-bench as in a terminal of `columns` columns; return its output, with colours."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    environment |= {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", _INSTALLED, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env=environment,
-    ).stdout.rstrip("\n")
+    terminal = {"FORCE_COLOR": "1", "NO_COLOR": "", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
+    done = bt_bench(*arguments, code=_INSTALLED, cwd=ROOT, **terminal)
+    done.check_returncode()
+    return done.stdout.rstrip("\n")
 
 
 def _write_quick_screens() -> None:
