@@ -112,17 +112,20 @@ class Session:
         drawn = self.rng.random()
         if drawn < 0.3:
             return self._replayed(), []
-        step = step_of(
-            self.rng, self.layout, self.layout.max_num_reqs, self.layout.max_num_batched_tokens
-        )
-        if self.dtype is torch.int32:
-            outside = (step.rows > INT32_MAX) | (step.rows < -INT32_MAX - 1)
-            step.rows[outside] = -1
-        self._note(step)
-        self._stage_writes(step.rows)
+        layout = self.layout
+        step = self._drawn_step(layout.max_num_reqs, layout.max_num_batched_tokens)
         if drawn < 0.33:
             return self._dummies(step), []
         return self._eager(step, whole=drawn > 0.4)
+
+    def _drawn_step(self, most_rows: int, most_tokens: int) -> Step:
+        """Draw a step, count its features, and stage writes for it."""
+        step = step_of(self.rng, self.layout, most_rows, most_tokens)
+        if self.dtype is torch.int32:
+            step.rows[(step.rows > INT32_MAX) | (step.rows < -INT32_MAX - 1)] = -1
+        self._note(step)
+        self._stage_writes(step.rows)
+        return step
 
     def _note(self, step: Step) -> None:
         layout = self.layout
@@ -168,11 +171,7 @@ class Session:
         copies = [table.clone() for table in out] if out is not None else None
         copy = slots.clone() if slots is not None else None
         sizes = step.num_reqs_padded, step.num_tokens_padded
-        options = {
-            "out": out,
-            "out_ptrs": pointers,
-            "num_computed_tokens": computed,
-        }
+        options = {"out": out, "out_ptrs": pointers, "num_computed_tokens": computed}
         if whole:
             kind = "whole step"
             tables.prepare_step(mapping, starts, positions, *sizes, slots_out=slots, **options)
@@ -206,10 +205,8 @@ class Session:
         """Allocate a caller's tables, at arbitrary offsets."""
         found = []
         for width in self.layout.widths:
-            rows, skip = (
-                step.num_reqs_padded + int(self.rng.integers(1, 3)),
-                self.rng.choice((0, 1)),
-            )
+            rows = step.num_reqs_padded + int(self.rng.integers(1, 3))
+            skip = self.rng.choice((0, 1))
             flat = torch.empty(rows * width + 1, dtype=torch.int32, device=self.device)
             flat.random_(generator=self.generator)
             found.append(flat[skip : skip + rows * width].view(rows, width))
@@ -238,11 +235,7 @@ class Session:
         if self._captured is None:
             self._captured = _Captured(self)
         captured = self._captured
-        step = step_of(self.rng, self.layout, captured.num_reqs, captured.num_tokens)
-        if self.dtype is torch.int32:
-            step.rows[(step.rows > INT32_MAX) | (step.rows < -INT32_MAX - 1)] = -1
-        self._note(step)
-        self._stage_writes(step.rows)
+        step = self._drawn_step(captured.num_reqs, captured.num_tokens)
         if self.rng.random() < 0.1:  # published, and never replayed
             captured.publish()
             self.oracle.apply()
