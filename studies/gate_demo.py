@@ -131,7 +131,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as repository:
         gates = run_all(Path(repository), args.out.resolve(), args.times)
     problems = [problem for gate in gates for problem in gate.problems()]
-    write_report(args.out, "demo", summary(gates, problems), [gate._asdict() for gate in gates])
+    injected = {gate.name: gate.injected for gate in gates}
+    write_report(args.out, "demo", summary(gates, problems), injected)
     return 1 if problems else 0
 
 
