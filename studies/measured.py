@@ -18,7 +18,9 @@ class Measured:
 
     Args:
         commits: full hashes, sorted; `unknown` for a run without one.
+        date: of the last run, as YYYY-MM-DD.
         device: name of the GPU, or `a CPU`.
+        cpu: the host's processor.
         torch: version.
         triton: version.
         sources: by variant, the digests of its sources in all runs.
@@ -27,7 +29,9 @@ class Measured:
     """
 
     commits: Sequence[str]
+    date: str
     device: str
+    cpu: str
     torch: str
     triton: str | None
     sources: Mapping[str, Sequence[str]]
@@ -43,7 +47,9 @@ class Measured:
             known += [header.variant.source_sha256] * (header.variant.source_sha256 not in known)
         return cls(
             sorted({header.environment.commit or "unknown" for header in headers}),
+            max(header.created for header in headers)[:10],
             env.gpus[0].name if env.gpus else CPU,
+            f"{env.cpu}, {env.cpu_count} logical CPUs",
             env.torch,
             env.triton,
             sources,
@@ -55,13 +61,16 @@ class Measured:
         found = [commit[:_SHORT] for commit in self.commits]
         return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}"
 
+    def machine(self) -> str:
+        """Return the GPUs and the host's processor."""
+        device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
+        return f"{CPU if self.device == CPU else device} ({self.cpu})"
+
     def sentence(self) -> str:
         """Return the sentence below a table."""
-        device = f"one {self.device}" if self.num_gpus == 1 else f"{self.num_gpus} {self.device}s"
-        device = CPU if self.device == CPU else device
         return (
-            f"Of {self.shown_commits()}, on {device} with torch {self.torch} and Triton "
-            f"{self.triton}."
+            f"Of {self.shown_commits()}, {self.date}, on {self.machine()} with torch {self.torch} "
+            f"and Triton {self.triton}."
         )
 
     def changed(self) -> Iterator[str]:

@@ -1,13 +1,11 @@
-"""Write the tables of figures in docs/ from their result folders.
+"""Write the figures in README and docs/ from their result folders.
 
-    python studies/readme.py            # writes the tables, and lists variants changed since
-    python studies/readme.py --check    # writes nothing; exits with 1 if a table differs
-    python studies/readme.py --fresh    # as --check, and exits with 1 if variants have changed
+    python studies/readme.py            # writes them, and lists those of older kernels
+    python studies/readme.py --check    # writes nothing; exits with 1 if a figure differs
+    python studies/readme.py --fresh    # as --check, and exits with 1 if the headline is of older kernels
 
-`worst/` keeps no runs: its `worst.json` has their provenance.
-
-A table lies between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and ends with its
-commit and machine. A variant has changed if its own file has, or any file of its package.
+Figures lie between `<!-- figures: NAME -->` and `<!-- end of figures -->`. Below a table stand its
+commit, machine and date. A variant has changed if its own file has, or any file of its package.
 """
 
 from __future__ import annotations
@@ -17,107 +15,177 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import dropwhile, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from common import ROOT
+from headline_page import HEAD, KIND_HEAD, headline_rows, kind_rows
 from measured import Measured
+from recompute import LINES, line, typical
 
+from bt_bench.analysis import median
 from bt_bench.base.errors import BtBenchError, UsageError
-from bt_bench.report import ABSENT
 from bt_bench.results import CONFIG_NAME, read_compact_run
 
 REPORTS = ROOT / "reports"
-PAGES = (ROOT / "docs" / "how-fast.md", ROOT / "docs" / "one-launch.md")
+PAGES = tuple(
+    ROOT / page for page in ("README.md", "docs/how-fast.md", "docs/one-launch.md", "docs/vllm.md")
+)
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 _FOOTNOTE = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]$")
+HOST, GPU = [*LINES][:2]
 
-Rows = Sequence[Mapping[str, str]]
+Rows = Sequence[Sequence[str]]
+Cells = Sequence[Mapping[str, str]]
 """The rows of a table: cells by the titles of their columns."""
 
 
 class Figures(NamedTuple):
-    """The source of a table in docs/.
+    """The source of some figures.
 
     Args:
-        folder: folder of its runs, below `reports/`.
-        page: file in the folder that has the figures.
-        before: text in the page before their table.
-        rows_of: function from the rows of the page's table to the table's rows.
-        head: titles of its columns.
+        folders: folders of their results, below `reports/`.
+        text_of: function from the folders to the Markdown of the figures.
         again: command that repeats the measurement.
     """
 
-    folder: str
-    page: str
-    before: str
-    rows_of: Callable[[Rows], list[list[str]]]
-    head: Sequence[str]
+    folders: Sequence[str]
+    text_of: Callable[[Sequence[Path]], str]
     again: str
 
 
-def _worst(rows: Rows) -> list[list[str]]:
-    """Return best, median, and worst with its case, for each line of the table of aims."""
-    wanted = ("", "best", "median", "worst", "worst case", "cases")
-    return [[row[title] for title in wanted] for row in rows if row["worst case"] != ABSENT]
+# Figures of headline.py
 
 
-def _events(rows: Rows) -> list[list[str]]:
+ALL, *OTHERS = HEADLINES = ("h100-a/headline",)
+"""The folder with all cases, and those of other machines with a hundred of them."""
+
+
+@lru_cache
+def _packed(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    with np.load(folder / "samples.npz") as stored:
+        samples = dict(stored)
+    return samples, json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+
+
+def _all_cases(folders: Sequence[Path]) -> str:
+    samples, _ = _packed(folders[0])
+    return _table(HEAD, headline_rows(samples), folders)
+
+
+def _kinds(folders: Sequence[Path]) -> str:
+    samples, facts = _packed(folders[0])
+    return _table(KIND_HEAD, kind_rows(samples, facts["sizes"]), folders)
+
+
+def _machines(folders: Sequence[Path]) -> str:
+    """Return a row for each machine, with the ranges of host and GPU."""
+    rows = []
+    for folder in folders:
+        samples, facts = _packed(folder)
+        theirs = [typical(samples, f"{case} host", 1) for case in line(samples, HOST)]
+        measured = Measured(**facts["measured"])
+        ranges = [_range(samples, title) for title in (HOST, GPU)]
+        cells = [measured.machine(), measured.shown_commits(), measured.date, *ranges]
+        rows.append([*cells, f"{median(theirs):.0f}", str(len(samples["cases"]))])
+    head = ["machine", "of", "date", "host + stage", "GPU", "vLLM's host + stage, µs", "cases"]
+    return _table(head, rows)
+
+
+def _range(samples: Mapping[str, Any], title: str) -> str:
+    best, *_, worst = (values := [*line(samples, title).values()])
+    return f"{worst:.1f} to {best:.1f}, median {median(values):.1f}"
+
+
+def _headline(folders: Sequence[Path]) -> str:
+    """Return the sentences of the README."""
+    found = {title: [[*line(_packed(f)[0], title).values()] for f in folders] for title in LINES}
+
+    def ends(values: Sequence[float]) -> str:
+        return f"{min(values):.1f} to {max(values):.1f}"
+
+    host, gpu = (
+        (ends(sum(found[title], [])), ends([median(each) for each in found[title]]))
+        for title in (HOST, GPU)
+    )
+    return (
+        f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and "
+        f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median step "
+        f"takes {host[1]} times less on the host and {gpu[1]} times less on the GPU, depending on "
+        f"the machine. Measured on {len(folders)} machines, in up to {len(found[HOST][0])} step "
+        "shapes that were chosen to find the worst."
+    )
+
+
+# Figures of a sweep
+
+
+def _events(cells: Cells) -> list[list[str]]:
     suffix = " · fused"
-    of_fused = [list(row.values()) for row in rows if row["Config"].endswith(suffix)]
-    return [[config.removesuffix(suffix), *cells] for config, *cells in of_fused]
+    of_fused = [list(row.values()) for row in cells if row["Config"].endswith(suffix)]
+    return [[config.removesuffix(suffix), *others] for config, *others in of_fused]
 
 
-def _regimes(rows: Rows) -> list[list[str]]:
+def _regimes(cells: Cells) -> list[list[str]]:
     """Return the times of a step by case and regime, as `baseline → fused`."""
     found = {
         (row["Config"], row["Variant"]): [row[title] for title in ("Step", "Busy hot", "Host jit")]
-        for row in rows
+        for row in cells
     }
     return [
-        [case, *map(" → ".join, zip(cells, found[case, "fused"], strict=True))]
-        for (case, variant), cells in found.items()
+        [case, *map(" → ".join, zip(times, found[case, "fused"], strict=True))]
+        for (case, variant), times in found.items()
         if variant == "baseline"
     ]
 
 
-_WORST = ("h100/worst", "worst.md")
-_WORST_AGAIN = "python studies/worst.py (docs/one-launch.md)"
-_ORIGIN = ("h100/origin", "comparison.md")
+def _of_sweep(
+    before: str, rows_of: Callable[[Cells], list[list[str]]], head: Sequence[str]
+) -> Callable[[Sequence[Path]], str]:
+    """Return a function that reads a table of a sweep's page, after a match of `before`."""
+
+    def text_of(folders: Sequence[Path]) -> str:
+        page = folders[0] / "comparison.md"
+        rows = rows_of(table_after(before, page.read_text(encoding="utf-8")))
+        if not rows:
+            raise UsageError(f"{page} has no figures after {before!r}")
+        for cell in (cell for row in rows for cell in row):
+            if _FOOTNOTE.search(cell):
+                raise UsageError(f"{page} has a footnote to {cell!r}, of the table of {head[0]}")
+        return _table(head, rows, folders)
+
+    return text_of
+
+
+_HEADLINE_AGAIN = "python studies/headline.py (docs/one-launch.md)"
+_ORIGIN = ("h100/origin",)
 _ORIGIN_AGAIN = "bt-bench sweep origin"
-TABLES: Mapping[str, Figures] = {
-    "all cases": Figures(
-        *_WORST,
-        "## The aims",
-        _worst,
-        ("", "best", "median", "worst", "worst case", "cases"),
-        _WORST_AGAIN,
-    ),
-    "cases by kind": Figures(
-        *_WORST,
-        "## By kind of case",
-        lambda rows: [list(row.values()) for row in rows],
-        (
-            *("cases", "number", "host + stage, µs", "times less than vLLM"),
-            *("device, µs", "times less than vLLM"),
-        ),
-        _WORST_AGAIN,
-    ),
+FIGURES: Mapping[str, Figures] = {
+    "headline": Figures(HEADLINES, _headline, _HEADLINE_AGAIN),
+    "all cases": Figures([ALL], _all_cases, _HEADLINE_AGAIN),
+    "machines": Figures(HEADLINES, _machines, _HEADLINE_AGAIN),
+    "cases by kind": Figures([ALL], _kinds, _HEADLINE_AGAIN),
     "a whole step by events": Figures(
-        *_ORIGIN,
-        "## Whole step\n(?s:.*?)Event times, medians",
-        _events,
-        ("Config", "Baseline (µs)", "Fused (µs)", "Change (µs)", "Change (%)", "Verdict"),
+        _ORIGIN,
+        _of_sweep(
+            "## Whole step\n(?s:.*?)Event times, medians",
+            _events,
+            ("Config", "Baseline (µs)", "Fused (µs)", "Change (µs)", "Change (%)", "Verdict"),
+        ),
         _ORIGIN_AGAIN,
     ),
     "a whole step by regime": Figures(
-        *_ORIGIN,
-        "## Whole step\n(?s:.*?)By regime",
-        _regimes,
-        (
-            *("us, baseline → fused", "idle GPU: whole step"),
-            *("busy GPU: what it adds", "host: to enqueue it"),
+        _ORIGIN,
+        _of_sweep(
+            "## Whole step\n(?s:.*?)By regime",
+            _regimes,
+            (
+                *("us, baseline → fused", "idle GPU: whole step"),
+                *("busy GPU: what it adds", "host: to enqueue it"),
+            ),
         ),
         _ORIGIN_AGAIN,
     ),
@@ -128,20 +196,20 @@ def main() -> int:
     """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--check", action="store_true", help="write nothing; end with 1 if a table is another one")
-    add("--fresh", action="store_true", help="also end with 1 if variants have changed since")
+    add("--check", action="store_true", help="write nothing; end with 1 if a figure is another one")
+    add("--fresh", action="store_true", help="also end with 1 if the headline is of older kernels")
     args = parser.parse_args()
     differs, changed = False, False
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         try:
             wanted = written(text)
-            stale = list(changed_since(text))
+            stale = dict(changed_since(text))
         except BtBenchError as error:
             sys.exit(f"{page}: {error}")
-        for line in stale:
-            print(f"{page.name}: {line}", file=sys.stderr)
-        changed |= bool(stale)
+        for told in stale.values():
+            print(f"{page.name}: {told}", file=sys.stderr)
+        changed |= not stale.keys().isdisjoint(HEADLINES)
         if not (args.check or args.fresh):
             page.write_text(wanted, encoding="utf-8")
         elif wanted != text:
@@ -149,7 +217,7 @@ def main() -> int:
             blocks = zip(_BLOCK.finditer(text), _BLOCK.finditer(wanted), strict=True)
             names = ", ".join(before["name"] for before, after in blocks if before[0] != after[0])
             print(
-                f"{page.name}: these tables are not those of their folders: {names}; write them "
+                f"{page.name}: these figures are not those of their folders: {names}; write them "
                 "by python studies/readme.py",
                 file=sys.stderr,
             )
@@ -157,33 +225,28 @@ def main() -> int:
 
 
 def written(text: str) -> str:
-    """Return a page with its tables rewritten from the result folders.
+    """Return a page with its figures rewritten from the result folders.
 
     Raises:
-        UsageError: for an unknown table, a folder without its figures, or a footnote to one.
+        UsageError: for unknown figures, a folder without them, or a footnote to one.
     """
 
-    def table(match: re.Match[str]) -> str:
-        name = match["name"]
-        figures = _figures(name)
-        folder = REPORTS / figures.folder
-        page = folder / figures.page
-        rows = figures.rows_of(table_after(figures.before, page.read_text(encoding="utf-8")))
-        if not rows:
-            raise UsageError(f"{page} has no figures for the table {name!r}")
-        for cell in (cell for row in rows for cell in row):
-            if _FOOTNOTE.search(cell):
-                raise UsageError(f"{page} has a footnote to {cell!r}, of the table {name!r}")
-        lines = ["| " + " | ".join(cells) + " |" for cells in (figures.head, *rows)]
-        lines.insert(1, "|---|" + "---:|" * (len(figures.head) - 1))
-        body = "\n".join(lines)
-        below = measured_in(folder).sentence()
-        return f"<!-- figures: {name} -->\n{body}\n\n{below}\n<!-- end of figures -->"
+    def block(match: re.Match[str]) -> str:
+        figures = _figures(match["name"])
+        text = figures.text_of([REPORTS / folder for folder in figures.folders])
+        return f"<!-- figures: {match['name']} -->\n{text}\n<!-- end of figures -->"
 
-    return _BLOCK.sub(table, text)
+    return _BLOCK.sub(block, text)
 
 
-def table_after(before: str, text: str) -> Rows:
+def _table(head: Sequence[str], rows: Rows, folders: Sequence[Path] = ()) -> str:
+    """Return a table in Markdown, with the provenance of its folder below."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
+    lines.insert(1, "|---|" + "---:|" * (len(head) - 1))
+    return "\n".join([*lines, *(f"\n{measured_in(folder).sentence()}" for folder in folders)])
+
+
+def table_after(before: str, text: str) -> Cells:
     """Return the first table of a Markdown text after a match of a pattern; none: no rows."""
     found = re.search(before, text)
     rest = text[found.end() :] if found else ""
@@ -195,31 +258,31 @@ def table_after(before: str, text: str) -> Rows:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
-def changed_since(text: str) -> Iterator[str]:
-    """Yield a line for each folder whose variants have changed since their measurement."""
+def changed_since(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each folder whose variants have changed since, with a line that says so."""
     shown = [_figures(match["name"]) for match in _BLOCK.finditer(text)]
-    for name, again in {figures.folder: figures.again for figures in shown}.items():
+    for name, again in {name: each.again for each in shown for name in each.folders}.items():
         measured = measured_in(REPORTS / name)
         if changed := list(measured.changed()):
             yield (
-                f"the figures of reports/{name} are of {measured.shown_commits()}, and have "
-                f"changed since: {', '.join(changed)}; measure again: {again}"
+                name,
+                f"the figures of reports/{name} are of {measured.shown_commits()} ({measured.date}), "
+                f"and have changed since: {', '.join(changed)}; measure again: {again}",
             )
 
 
 def measured_in(folder: Path) -> Measured:
-    """Return the provenance of a folder's figures, from its `worst.json` or its runs."""
-    stored = folder / "worst.json"
-    if stored.is_file():
-        return Measured(**json.loads(stored.read_text(encoding="utf-8"))["measured"])
+    """Return the provenance of a folder's figures, from its `facts.json` or its runs."""
+    if (folder / "facts.json").is_file():
+        return Measured(**_packed(folder)[1]["measured"])
     runs = sorted(path.parent for path in folder.rglob(CONFIG_NAME))
     return Measured.of([result.header for run in runs for result in read_compact_run(run)])
 
 
 def _figures(name: str) -> Figures:
-    if name not in TABLES:
-        raise UsageError(f"there is no table {name!r}; expected one of {', '.join(TABLES)}")
-    return TABLES[name]
+    if name not in FIGURES:
+        raise UsageError(f"there are no figures {name!r}; expected one of {', '.join(FIGURES)}")
+    return FIGURES[name]
 
 
 if __name__ == "__main__":
