@@ -2,7 +2,7 @@
 
     python studies/readme.py            # writes them, and lists those of older kernels
     python studies/readme.py --check    # writes nothing; exits with 1 if a figure differs
-    python studies/readme.py --fresh    # as --check, and exits with 1 if the headline is of older kernels
+    python studies/readme.py --fresh    # as --check; exits with 1 if the headline is of older kernels
 
 Figures lie between `<!-- figures: NAME -->` and `<!-- end of figures -->`. Below a table stand its
 commit, machine and date. A variant has changed if its own file has, or any file of its package.
@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import dropwhile, takewhile
+from itertools import chain, dropwhile, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,15 +108,15 @@ def _headline(folders: Sequence[Path]) -> str:
         return f"{min(values):.1f} to {max(values):.1f}"
 
     host, gpu = (
-        (ends(sum(found[title], [])), ends([median(each) for each in found[title]]))
+        (ends([*chain(*found[title])]), ends([median(each) for each in found[title]]))
         for title in (HOST, GPU)
     )
     return (
-        f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and "
-        f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median step "
-        f"takes {host[1]} times less on the host and {gpu[1]} times less on the GPU, depending on "
-        f"the machine. Measured on {len(folders)} machines, in up to {len(found[HOST][0])} step "
-        "shapes that were chosen to find the worst."
+        f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and\n"
+        f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
+        f"step takes {host[1]} times less on the host and {gpu[1]} times less on the GPU,\n"
+        f"depending on the machine. Measured on {len(folders)} machines, in up to\n"
+        f"{len(found[HOST][0])} step shapes that were chosen to find the worst."
     )
 
 
@@ -266,8 +266,9 @@ def changed_since(text: str) -> Iterator[tuple[str, str]]:
         if changed := list(measured.changed()):
             yield (
                 name,
-                f"the figures of reports/{name} are of {measured.shown_commits()} ({measured.date}), "
-                f"and have changed since: {', '.join(changed)}; measure again: {again}",
+                f"the figures of reports/{name} are of {measured.shown_commits()}, "
+                f"{measured.date}, and have changed since: {', '.join(changed)}; measure again: "
+                f"{again}",
             )
 
 

@@ -9,18 +9,3 @@ from bt_bench.config.settings import Settings, read_settings
 from bt_bench.config.sources import own_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.stock import stock_config_names, stock_config_path
-
-__all__ = [
-    "CaseSpec",
-    "Settings",
-    "SweepSpec",
-    "dump_config",
-    "load_config",
-    "own_config",
-    "planned_cases",
-    "planned_folders",
-    "planned_variants",
-    "read_settings",
-    "stock_config_names",
-    "stock_config_path",
-]

@@ -21,28 +21,3 @@ from bt_bench.report.workload import (
     workload_document,
     workload_json,
 )
-
-__all__ = [
-    "ABSENT",
-    "FORMATS",
-    "Bullets",
-    "Cell",
-    "Document",
-    "Section",
-    "Table",
-    "calibration_document",
-    "explanation_document",
-    "print_document",
-    "print_run",
-    "render_comparison",
-    "render_document",
-    "render_run",
-    "render_table",
-    "run_json",
-    "step_summary",
-    "traffic_json",
-    "traffic_section",
-    "verdict_document",
-    "workload_document",
-    "workload_json",
-]

@@ -30,28 +30,3 @@ from bt_bench.variants.raised import (
     text_of,
     traceback_of,
 )
-
-__all__ = [
-    "CACHES",
-    "REFERENCE",
-    "TOOL",
-    "Isolation",
-    "VariantEntry",
-    "add_variants_path",
-    "choose",
-    "default_variants",
-    "encodable",
-    "find_variants",
-    "ignore_interrupts",
-    "installed_places",
-    "is_adapted",
-    "is_interrupt",
-    "is_there",
-    "load_apart",
-    "load_reference",
-    "modules_of",
-    "real_path",
-    "text_of",
-    "traceback_of",
-    "variants_folder",
-]

@@ -31,4 +31,4 @@ def test_gpus_that_cannot_be_told_apart_are_one():
 def test_without_a_gpu_it_is_of_a_cpu():
     measured = Measured.of([header()])
     assert (measured.device, measured.num_gpus) == ("a CPU", 1)
-    assert ", on a CPU with torch" in measured.sentence()
+    assert ", on a CPU (Intel" in measured.sentence()

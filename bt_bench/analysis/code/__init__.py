@@ -11,14 +11,3 @@ from bt_bench.analysis.code.kernels import (
     of_space,
     waits_as_text,
 )
-
-__all__ = [
-    "KernelChange",
-    "KernelRow",
-    "accesses_as_text",
-    "chain_as_text",
-    "kernel_changes",
-    "kernel_rows",
-    "of_space",
-    "waits_as_text",
-]

@@ -25,30 +25,3 @@ from bt_bench.analysis.profile.same_step import (
 )
 from bt_bench.analysis.profile.step_changes import StepChange, step_changes
 from bt_bench.analysis.profile.timeline import Explained, explain
-
-__all__ = [
-    "DRAM",
-    "L2",
-    "PCIE",
-    "CounterChange",
-    "CounterRow",
-    "Explained",
-    "Lane",
-    "StepChange",
-    "TimelineRow",
-    "What",
-    "condensed",
-    "counter_changes",
-    "counter_rows",
-    "explain",
-    "host_changes",
-    "other_speed",
-    "plan_of",
-    "read_step",
-    "refuse_another_plan",
-    "refuse_another_step",
-    "stall_shares",
-    "step_changes",
-    "times_required",
-    "total",
-]

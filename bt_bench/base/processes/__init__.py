@@ -5,15 +5,3 @@ from __future__ import annotations
 from bt_bench.base.processes.child import Child, answer, settle
 from bt_bench.base.processes.data import NoDataError, Sealed, pack, unpack
 from bt_bench.base.processes.lifetime import descendants_of, run_kept
-
-__all__ = [
-    "Child",
-    "NoDataError",
-    "Sealed",
-    "answer",
-    "descendants_of",
-    "pack",
-    "run_kept",
-    "settle",
-    "unpack",
-]

@@ -20,20 +20,3 @@ from bt_bench.report.profile.timeline_changes import (
     timeline_changes_json,
 )
 from bt_bench.report.profile.trace import trace_json
-
-__all__ = [
-    "changes_document",
-    "counter_changes_document",
-    "counters_document",
-    "counters_json",
-    "explained_steps",
-    "flame_graph",
-    "kernels_document",
-    "kernels_json",
-    "lanes_svg",
-    "timeline_changes_document",
-    "timeline_changes_json",
-    "timeline_document",
-    "timeline_json",
-    "trace_json",
-]

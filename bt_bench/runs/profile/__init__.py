@@ -9,13 +9,3 @@ from bt_bench.runs.profile.ncu import (
     too_large,
 )
 from bt_bench.runs.profile.timeline import TimelineRequest, step_of, take_step_timeline
-
-__all__ = [
-    "CountersRequest",
-    "TakenCounters",
-    "TimelineRequest",
-    "step_of",
-    "take_counters",
-    "take_step_timeline",
-    "too_large",
-]

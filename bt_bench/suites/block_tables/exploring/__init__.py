@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from bt_bench.suites.block_tables.exploring.explorer import TableExplorer
-
-__all__ = ["TableExplorer"]

@@ -13,23 +13,3 @@ from bt_bench.suites.block_tables.workloads.kinds.uniform import UniformParamete
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, TableParameters
 from bt_bench.suites.block_tables.workloads.steps import Append, Step
 from bt_bench.suites.block_tables.workloads.workload import Workload
-
-__all__ = [
-    "MAX_REQS",
-    "Append",
-    "BatchParameters",
-    "Description",
-    "Distribution",
-    "SpreadParameters",
-    "Step",
-    "StepFigures",
-    "TableParameters",
-    "TraceParameters",
-    "UniformParameters",
-    "Window",
-    "Workload",
-    "WorkloadParameters",
-    "conformance_workloads",
-    "estimate_bytes",
-    "layout_of",
-]
