@@ -12,31 +12,21 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from support.playing import EngineTables, Player
-from support.sequences import Sizes, sequences
+from support.playing import EngineTables, chosen, compare, first_of, scenario
 from support.variants import SHIPPED, classes
 
+from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
 from bt_bench.variants.catalogue import load_reference
 from bt_kernels.layout import TableLayout
 
 HOLD_CYCLES = 60_000_000  # about 30 ms at 2 GHz
 MAX_REQS, MAX_TOKENS = 6, 32
 LAYOUT = TableLayout((16, 4), (8, 32), max_num_reqs=MAX_REQS, max_num_batched_tokens=MAX_TOKENS)
-# Of two groups all of them, and of as many rows and tokens as `LAYOUT`: they share its kernels.
-SIZES = Sizes(
-    actions=24,
-    groups=(2,),
-    widths=(1, 3, 20, 130),
-    max_num_reqs=(MAX_REQS,),
-    max_num_batched_tokens=(MAX_TOKENS,),
-)
-EXAMPLES = 4
 SUBJECTS = {**classes(SHIPPED), "BlockTables": EngineTables}
+THEMES = ("mixed", "several tables", "refusals", "snapshots and dummies")
 PATHS = ["jit", "compiled", "direct", "jit without C"]
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("error:launches cannot carry writes")]
@@ -146,48 +136,26 @@ def draw_batch(rng, layout=LAYOUT, dtype=torch.int64):
 # Every entry
 
 
-class Watched(Player):
-    """A player that looks at what is current around every call, and may change it between them."""
-
-    def __init__(self, sequence, variants, devices, flips):
-        self._devices, self._flips = devices, flips
-        self._turns = random.Random(sequence.seed)
-        with unchanged():
-            super().__init__(sequence, variants, devices[0])
-
-    def _perform(self, subject, action, ids, value):
-        if self._flips:
-            torch.cuda.set_device(self._turns.choice(self._devices))
-        with unchanged():
-            return super()._perform(subject, action, ids, value)
-
-
-def drawn(first, **chosen):
-    """A few random sequences: the same for equal arguments."""
-    found = []
-
-    @seed(first)
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(sequences(SIZES))
-    def take(sequence):
-        # One dtype, which halves the kernels; what lies in device memory is not looked at.
-        found.append(replace(sequence, dtype="int64", validate=False, **chosen))
-
-    take()
-    return found
-
-
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("path", PATHS)
-def test_random_calls_are_exact_and_leave_what_is_current(path, devices):
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_scenarios_are_exact_and_leave_what_is_current(name, path, theme, devices):
+    """Half of them with a current device that changes between the calls."""
     path, _, without = path.partition(" ")
-    for number, sequence in enumerate(drawn(7, launch_path=path, native=not without)):
-        Watched(sequence, SUBJECTS, devices, flips=number % 2 == 1).play()
+    number = first_of(theme)
+    turns = random.Random(number)
+
+    @contextmanager
+    def watched(*_):
+        if THEMES.index(theme) % 2:
+            torch.cuda.set_device(turns.choice(devices))
+        with unchanged():
+            yield
+
+    # Not captured, which `torch.cuda.graph` does in a stream of the device that was current first.
+    made = scenario(SUBJECTS[name], number, without=frozenset({CAPTURED_STEPS}))
+    tables = chosen(SUBJECTS[name], native=not without, path=path)
+    compare(tables, made, devices[0], watched)
 
 
 @pytest.mark.parametrize("path", PATHS)

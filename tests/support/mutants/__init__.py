@@ -52,7 +52,7 @@ HISTORY = {
 }
 """What has gone wrong in engines, and the mutants that have it again."""
 
-# Mutants that `check` cannot see, by who does.
+# Mutants that no workload of `check` shows, by who does.
 IN_A_SEQUENCE = (
     "gather_sees_what_is_staged",
     "restore_forgets_applied_blocks",
@@ -60,7 +60,7 @@ IN_A_SEQUENCE = (
     "redirect_ignored_in_c",
     "carried_id_is_signed_in_c",
 )
-"""Found by the random sequences of `test_state_machine`."""
+"""Found by the scenarios of `test_scenarios`."""
 
 LATE = ("ring_never_waits", "ring_forgets_readers")
 """Found where the device is late, in `test_host_ring`."""

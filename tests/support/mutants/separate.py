@@ -414,13 +414,14 @@ MUTANTS = {
         "tl.full([BLOCK], 0, dtype=tl.int64)",
         variant="baseline",
     ),
-    # What only a random sequence of calls meets.
+    # What only a scenario meets.
     "gather_sees_what_is_staged": Mutant(
         "a gather between staging and applying takes blocks that have not been written",
         "device_tables/tables.py",
         _REFUSE,
         _REFUSE + "        self.num_blocks_on_device.copy_(torch.from_numpy(self.num_blocks))\n",
         "",
+        native=False,
     ),
     "restore_forgets_applied_blocks": Mutant(
         "restore does not put back the number of blocks that a gather sees",
