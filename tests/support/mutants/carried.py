@@ -2,356 +2,285 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from support.mutants.mutant import Mutant
 
-_STAGED = "device_code/staged_rows.py"
-_KERNELS = "device_code/one_launch_kernels.py"
+_in_staged_rows = partial(Mutant, "device_code/staged_rows.py", variant="one_launch")
+_in_staged_packs = partial(Mutant, "native/staged_packs.h", variant="one_launch")
+_in_one_launch_kernels = partial(Mutant, "device_code/one_launch_kernels.py", variant="one_launch")
 
 MUTANTS = {
     # The bitmap of rows.
-    "interval_without_those_before": Mutant(
+    "interval_without_those_before": _in_staged_rows(
         "a row has an interval of the first rows, whichever word of the bitmap it is in",
-        _STAGED,
         "index = _before(word) + _count_bits(below, FEATURES.indexed)",
         "index = _count_bits(below, FEATURES.indexed)",
         "decoding",
-        variant="one_launch",
     ),
-    "interval_of_the_next_row": Mutant(
+    "interval_of_the_next_row": _in_staged_rows(
         "a row has the interval after its own, since it is counted among the rows before it",
-        _STAGED,
         "below = word & ((tl.full(bit.shape, 1, tl.int64) << bit) - 1)",
         "below = word & ((tl.full(bit.shape, 1, tl.int64) << (bit + 1)) - 1)",
         "decoding",
-        variant="one_launch",
     ),
-    "bit_of_the_next_row": Mutant(
+    "bit_of_the_next_row": _in_staged_rows(
         "a row has an interval if the row after it has one",
-        _STAGED,
         "bit = (known % BITMAP_ROWS).to(tl.int64)",
         "bit = (known % BITMAP_ROWS).to(tl.int64) + 1",
         "decoding",
-        variant="one_launch",
     ),
-    "later_rows_in_the_first_word": Mutant(
+    "later_rows_in_the_first_word": _in_staged_rows(
         "rows that are not in the first word of a group's bitmap are looked up there",
-        _STAGED,
         "group * FEATURES.bitmap + known // BITMAP_ROWS",
         "group * FEATURES.bitmap + known // BITMAP_ROWS * 0",
         "decoding",
-        variant="one_launch",
     ),
-    "bitmap_of_the_last_group": Mutant(
+    "bitmap_of_the_last_group": _in_staged_rows(
         "all groups have the intervals of the last",
-        _STAGED,
         "group * FEATURES.bitmap + known",
         "group * 0 + (FEATURES.groups - 1) * FEATURES.bitmap + known",
         "decoding",
-        variant="one_launch",
     ),
     "bitmap_counts_nothing": Mutant(
-        "the words of a bitmap do not tell how many intervals come before them",
         "staging/writes.py",
+        "the words of a bitmap do not tell how many intervals come before them",
         "_signed(number << BITMAP_ROWS | word)",
         "_signed((number & 0) << BITMAP_ROWS | word)",
         "decoding",
         variant="one_launch",
         native=False,
     ),
-    "bitmap_counts_nothing_in_c": Mutant(
+    "bitmap_counts_nothing_in_c": _in_staged_packs(
         "the words of a bitmap do not tell how many intervals come before them",
-        "native/staged_packs.h",
         "bitmap[index] = before << BITMAP_ROWS | (",
         "bitmap[index] = (before & 0) << BITMAP_ROWS | (",
         "decoding",
-        variant="one_launch",
     ),
     "later_rows_are_lost": Mutant(
-        "intervals of rows that are not in the first word of a group's bitmap are in it",
         "staging/writes.py",
+        "intervals of rows that are not in the first word of a group's bitmap are in it",
         "(group * per_group + row // BITMAP_ROWS, row, start, ids)",
         "(group * per_group, row, start, ids)",
         "decoding",
         variant="one_launch",
         native=False,
     ),
-    "later_rows_are_lost_in_c": Mutant(
+    "later_rows_are_lost_in_c": _in_staged_packs(
         "rows that are not in the first word of a group's bitmap have no bit",
-        "native/staged_packs.h",
         "((uint64_t)1 << record->row % BITMAP_ROWS);\n}",
         "((uint64_t)(record->row < BITMAP_ROWS) << record->row % BITMAP_ROWS);\n}",
         "decoding",
-        variant="one_launch",
     ),
-    "interval_of_the_next_row_indexed": Mutant(
+    "interval_of_the_next_row_indexed": _in_staged_rows(
         "a row has the interval after its own, where bits are counted by an instruction",
-        _STAGED,
         '"popc.b64 $0, $1;"',
         '"popc.b64 $0, $1; add.s32 $0, $0, 1;"',
         "decoding",
-        variant="one_launch",
     ),
     # Intervals.
-    "carried_row_too_narrow": Mutant(
+    "carried_row_too_narrow": _in_staged_rows(
         "a carried row has six bits",
-        _STAGED,
         "row = ((interval >> 48) & 0x7FFF)",
         "row = ((interval >> 48) & 0x3F)",
         "decoding",
-        variant="one_launch",
     ),
-    "carried_column_is_the_end": Mutant(
+    "carried_column_is_the_end": _in_staged_rows(
         "a row that a launch carries a write for is gathered without it",
-        _STAGED,
         "tl.where(found, column + length, 0), value, found",
         "tl.where(found, column + length - 1, 0), value, found",
         "decoding",
-        variant="one_launch",
     ),
-    "carried_id_is_signed_in_c": Mutant(
+    "carried_id_is_signed_in_c": _in_staged_packs(
         "a carried block id loses its sign",
-        "native/staged_packs.h",
         "payload[number] = word | (uint32_t)self->ids[",
         "payload[number] = word | 0x7FFFFFFF & (uint32_t)self->ids[",
         "",
-        variant="one_launch",
     ),
-    "overwrite_with_nothing_leaves_a_block": Mutant(
+    "overwrite_with_nothing_leaves_a_block": _in_staged_rows(
         "a row that is overwritten with nothing has a block",
-        _STAGED,
         "length = tl.where(several, (value >> 16) & 0xFFFF, 1)",
         "length = tl.where(several, tl.maximum((value >> 16) & 0xFFFF, 1), 1)",
         "edges",
-        variant="one_launch",
     ),
-    "overwrite_with_nothing_is_not_found": Mutant(
+    "overwrite_with_nothing_is_not_found": _in_staged_rows(
         "a row that is overwritten with nothing is gathered as it was",
-        _STAGED,
         "    return tl.where(found, column, 0), tl.where(found, column +",
         "    found = found & (length > 0)\n"
         "    return tl.where(found, column, 0), tl.where(found, column +",
         "edges",
-        variant="one_launch",
     ),
-    "overwrite_with_nothing_does_not_shorten": Mutant(
+    "overwrite_with_nothing_does_not_shorten": _in_staged_rows(
         "a row that is overwritten with nothing keeps the number of its blocks on the device",
-        _STAGED,
         "+ row, column + length, mask=written)",
         "+ row, column + length, mask=written & (length > 0))",
         "edges",
-        variant="one_launch",
     ),
     "slots_ignore_what_is_carried": Mutant(
-        "slots are from the source table, which the same launch is only now writing",
         "device_code/mapping.py",
+        "slots are from the source table, which the same launch is only now writing",
         "fresh = (column >= start) & (column < end)",
         "fresh = (column >= start) & (column < end) & (FEATURES.where == 0)",
         "decoding",
         variant="one_launch",
     ),
     # Writing them.
-    "carried_count_is_the_column": Mutant(
+    "carried_count_is_the_column": _in_staged_rows(
         "a row that a launch carries a write for has a block fewer on the device",
-        _STAGED,
         "+ row, column + length, mask=written)",
         "+ row, column + length - 1, mask=written)",
         "decoding",
-        variant="one_launch",
     ),
-    "half_of_the_carried_is_written": Mutant(
+    "half_of_the_carried_is_written": _in_staged_rows(
         "the fifth and later intervals of a program are gathered, but not written",
-        _STAGED,
         "    written = index < staged.num_words\n",
         "    written = (index < staged.num_words) & (tl.arange(0, SIZES.words) < 4)\n",
         "decoding",
-        variant="one_launch",
     ),
     "second_writer_is_the_first": Mutant(
-        "all programs that write carried ids write those of the first",
         "device_code/one_launch_parts.py",
+        "all programs that write carried ids write those of the first",
         "_write_words(descriptors, staged, part * SIZES.words,",
         "_write_words(descriptors, staged, part * 0,",
         "decoding",
-        variant="one_launch",
         small=True,
+        variant="one_launch",
     ),
-    "written_to_the_first_group": Mutant(
+    "written_to_the_first_group": _in_staged_rows(
         "all intervals are written to the first group",
-        _STAGED,
         "group += (index >= first).to(tl.int64)",
         "group += (index >= first).to(tl.int64) * 0",
         "decoding",
-        variant="one_launch",
     ),
-    "first_is_written_to_the_group_before": Mutant(
+    "first_is_written_to_the_group_before": _in_staged_rows(
         "the first interval of each group is written to the group before it",
-        _STAGED,
         "group += (index >= first).to(tl.int64)",
         "group += (index > first).to(tl.int64)",
         "decoding",
-        variant="one_launch",
     ),
-    "groups_a_word_apart": Mutant(
+    "groups_a_word_apart": _in_staged_rows(
         "a group's intervals are counted up to its number among the words of the bitmap",
-        _STAGED,
         "following * FEATURES.bitmap",
         "following",
         "decoding",
-        variant="one_launch",
     ),
     # Intervals of several ids.
-    "first_piece_is_not_written": Mutant(
+    "first_piece_is_not_written": _in_staged_rows(
         "the list of pieces of intervals of several ids is read from its second entry on",
-        _STAGED,
         "index, piece = _piece(staged, which, FEATURES)",
         "index, piece = _piece(staged, which + 1, FEATURES)",
-        variant="one_launch",
     ),
-    "ids_a_place_further": Mutant(
+    "ids_a_place_further": _in_staged_rows(
         "the ids of an interval are taken from the place after theirs",
-        _STAGED,
         "value = tl.where(several, place, value)",
         "value = tl.where(several, place + 1, value)",
-        variant="one_launch",
     ),
-    "ids_a_place_further_in_parameters": Mutant(
+    "ids_a_place_further_in_parameters": _in_staged_rows(
         "ids are taken from the place after theirs where they are parameters",
-        _STAGED,
         "_half(staged.words, tl.where(mask, first + places, 0), FEATURES.indexed)",
         "_half(staged.words, tl.where(mask, first + places + 1, 0), FEATURES.indexed)",
-        variant="one_launch",
     ),
-    "halves_a_place_further_indexed": Mutant(
+    "halves_a_place_further_indexed": _in_staged_rows(
         "ids and pieces are taken from the place after theirs where parameters are indexed",
-        _STAGED,
         "[index.to(tl.int64) * 4],",
         "[index.to(tl.int64) * 4 + 4],",
-        variant="one_launch",
     ),
-    "every_piece_is_the_first": Mutant(
+    "every_piece_is_the_first": _in_staged_rows(
         "of a long interval only the first ids are written, once for each piece",
-        _STAGED,
         "tl.sum(piece, axis=0) * PIECE_IDS",
         "tl.sum(piece, axis=0) * 0",
         "long_request",
-        variant="one_launch",
     ),
     "gathered_row_is_not_written": Mutant(
-        "ids in memory are gathered, and left to nobody to be written",
         "device_code/gathering.py",
+        "ids in memory are gathered, and left to nobody to be written",
         "tl.store(source, ids, mask=mask)",
         "tl.store(source, ids, mask=mask & (nth < 0))",
         "long_request",
         variant="one_launch",
     ),
     "only_what_a_window_shows_is_written": Mutant(
-        "of ids in memory those before the sliding window are not written",
         "device_code/gathering.py",
+        "of ids in memory those before the sliding window are not written",
         "tl.store(source, ids, mask=mask)",
         "tl.store(source, ids, mask=mask & (nth >= (first_column - first)[:, None]))",
         "window",
         variant="one_launch",
     ),
-    "row_of_no_request_is_not_written": Mutant(
+    "row_of_no_request_is_not_written": _in_staged_rows(
         "ids in memory are not written if no request of the batch has their row",
-        _STAGED,
         "    return found == 0\n",
         "    return found < 0\n",
         "long_request",
-        variant="one_launch",
     ),
-    "written_twice": Mutant(
+    "written_twice": _in_staged_rows(
         "ids in memory are written by a gather, and by the program for their piece",
-        _STAGED,
         "    return found == 0\n",
         "    return found >= 0\n",
         "edges",
-        variant="one_launch",
     ),
-    "pieces_in_place_of_ids": Mutant(
+    "pieces_in_place_of_ids": _in_staged_rows(
         "ids among the parameters are looked for where the list of pieces is",
-        _STAGED,
         "first = 2 * (FEATURES.payload + _listed(staged))",
         "first = 2 * (FEATURES.payload + staged.num_words)",
-        variant="one_launch",
     ),
-    "ids_after_intervals_elsewhere": Mutant(
+    "ids_after_intervals_elsewhere": _in_staged_rows(
         "ids that are in memory of their own are looked for after the intervals",
-        _STAGED,
         "if FEATURES.where == LISTED:\n        first +=",
         "if FEATURES.where >= 0:\n        first +=",
         "long_request",
-        variant="one_launch",
     ),
-    "ids_in_place_of_intervals": Mutant(
+    "ids_in_place_of_intervals": _in_staged_rows(
         "ids that follow intervals in memory are looked for where these begin",
-        _STAGED,
         "first += (_listed(staged) + 1) // 2 * 2",
         "first += (_listed(staged) + 1) // 2 * 0",
         "edges",
-        variant="one_launch",
     ),
-    "ids_of_the_first_in_memory": Mutant(
+    "ids_of_the_first_in_memory": _in_staged_rows(
         "the places of ids in memory are taken for elements",
-        _STAGED,
         "place = place * ALIGNED_IDS",
         "place = place * 1",
         "edges",
-        variant="one_launch",
     ),
-    "intervals_after_a_payload": Mutant(
+    "intervals_after_a_payload": _in_staged_rows(
         "intervals that are in memory are looked for as far on as those among the parameters",
-        _STAGED,
         "found = tl.load(staged.staging + index, mask=mask, other=0)",
         "found = tl.load(staged.staging + index + FEATURES.payload, mask=mask, other=0)",
         "decoding",
-        variant="one_launch",
     ),
-    "ids_a_place_before_in_c": Mutant(
+    "ids_a_place_before_in_c": _in_staged_packs(
         "ids of intervals are told to begin a place before theirs",
-        "native/staged_packs.h",
         "uint64_t place = (uint64_t)((ids - first) / aligned);",
         "uint64_t place = (uint64_t)((ids - first) / aligned) - 1;",
-        variant="one_launch",
     ),
     # Options.
-    "carried_tables_ignored": Mutant(
+    "carried_tables_ignored": _in_one_launch_kernels(
         "a caller's tables are left alone, and the persistent ones written",
-        _KERNELS,
         "_group(descriptors, index, num_slots, target, slots, computed)",
         "_group(descriptors, index, num_slots, None, slots, computed)",
         "custom_outputs",
-        variant="one_launch",
     ),
-    "carried_tables_of_the_first_group": Mutant(
+    "carried_tables_of_the_first_group": _in_one_launch_kernels(
         "all groups are gathered into the caller's table of the first",
-        _KERNELS,
         "tl.full([1], FEATURES.groups * FEATURES.bitmap, tl.int64) + index",
         "tl.full([1], FEATURES.groups * FEATURES.bitmap, tl.int64) + index * 0",
         "custom_outputs",
-        variant="one_launch",
     ),
-    "carried_slots_packed": Mutant(
+    "carried_slots_packed": _in_one_launch_kernels(
         "a group's slots are taken to follow those of the one before",
-        _KERNELS,
         "slots + index * slots_stride * 8",
         "slots + index * num_slots * 8",
         "custom_outputs",
-        variant="one_launch",
     ),
-    "carried_window_ignored": Mutant(
+    "carried_window_ignored": _in_one_launch_kernels(
         "columns before the sliding window are gathered",
-        _KERNELS,
         "computed = num_computed_tokens.to(tl.int64)\n",
         "computed = num_computed_tokens.to(tl.int64) * 0\n",
         "window",
-        variant="one_launch",
     ),
-    "carried_int64_mapping_as_int32": Mutant(
+    "carried_int64_mapping_as_int32": _in_one_launch_kernels(
         "the halves of an int64 mapping are taken for its entries",
-        _KERNELS,
         "batch = Batch(idx_mapping, index_step, query_start_loc,",
         "batch = Batch(idx_mapping, 1, query_start_loc,",
-        variant="one_launch",
     ),
 }

@@ -10,8 +10,8 @@ class Mutant:
     """A defect: in `file` of `bt_kernels`, `old` becomes `new`.
 
     Args:
-        what: the defect, as a user would see it.
         file: where it is.
+        what: the defect, as a user would see it.
         old: text that occurs `times` times.
         new: what stands in its place.
         workload: the conformance workload that shows it; empty where `check` cannot see it, and
@@ -24,8 +24,8 @@ class Mutant:
             intervals, so that small workloads show what large ones do otherwise.
     """
 
-    what: str
     file: str
+    what: str
     old: str
     new: str
     workload: str = "corners"
