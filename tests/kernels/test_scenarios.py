@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 from support.mutants import IN_A_SEQUENCE, write_mutant
-from support.playing import EngineTables, chosen, compare, first_of, scenario
+from support.playing import EngineTables, chosen, compare, first_of, scenario, watched
 from support.variants import SHIPPED, classes
 from triton.runtime.interpreter import InterpretedFunction
 
@@ -81,6 +81,23 @@ def test_every_scenario(name, seed, device):
 @every_subject
 def test_every_scenario_on_a_gpu(name, device):
     play(name, range(SCENARIOS), device, seed=9)
+
+
+def test_a_call_that_changes_what_is_current_is_found(device):
+    """As `test_other_device` looks for on two GPUs."""
+    current = [0]
+
+    class Changes(SUBJECTS["fused"]):
+        def gather_block_tables(self, *batch, **options):
+            current.append(7)
+            return super().gather_block_tables(*batch, **options)
+
+    guard = watched(lambda: current[-1], before=lambda: current.append(len(current)))
+    made = scenario(Changes, first_of("several tables"))
+    compare(SUBJECTS["fused"], made, device, guard)
+    assert len(current) > len(made.calls) / 2
+    with pytest.raises(AssertionError):
+        compare(Changes, made, device, guard)
 
 
 @pytest.mark.parametrize("name", IN_A_SEQUENCE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,24 @@ def chosen(tables: type[Any], *, native: bool, path: str = JIT) -> type[Any]:
     if hasattr(tables, "native"):
         Chosen.native = native
     return Chosen
+
+
+def watched(current: Callable[[], Any], before: Callable[[], Any] = lambda: None) -> Guard:
+    """A guard which holds that a call leaves current what was.
+
+    Args:
+        current: says what is.
+        before: runs before each call, and may change it.
+    """
+
+    @contextmanager
+    def guard(*_: object) -> Iterator[None]:
+        before()
+        wanted = current()
+        yield
+        assert current() == wanted
+
+    return guard
 
 
 def compare(

@@ -11,11 +11,10 @@ import random
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 
 import pytest
 import torch
-from support.playing import EngineTables, chosen, compare, first_of, scenario
+from support.playing import EngineTables, chosen, compare, first_of, scenario, watched
 from support.variants import SHIPPED, classes
 
 from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
@@ -59,11 +58,7 @@ def current():
     return torch.cuda.current_device(), context.value
 
 
-@contextmanager
-def unchanged():
-    before = current()
-    yield
-    assert current() == before
+unchanged = watched(current)
 
 
 def variant_of(name, native=True):
@@ -143,36 +138,12 @@ def test_scenarios_are_exact_and_leave_what_is_current(name, path, theme, device
     """Half of them with a current device that changes between the calls."""
     path, _, without = path.partition(" ")
     number = first_of(theme)
-    turns = random.Random(number)
-
-    @contextmanager
-    def watched(*_):
-        if THEMES.index(theme) % 2:
-            torch.cuda.set_device(turns.choice(devices))
-        with unchanged():
-            yield
-
     # Not captured, which `torch.cuda.graph` does in a stream of the device that was current first.
     made = scenario(SUBJECTS[name], number, without=frozenset({CAPTURED_STEPS}))
     tables = chosen(SUBJECTS[name], native=not without, path=path)
-    compare(tables, made, devices[0], watched)
-
-
-@pytest.mark.parametrize("path", PATHS)
-@every_variant
-def test_steps_are_exact_while_the_current_device_changes(name, path, devices):
-    path, _, without = path.partition(" ")
-    pair = Pair(variant_of(name, not without), devices[0], path=path)
-    rng = random.Random(1)
-    for number in range(16):
-        torch.cuda.set_device(devices[number % 3 == 2])  # mostly the other
-        pair.stage(rng, rng.choice((1, 1, 3)))
-        pair.step(*draw_batch(rng), MAX_TOKENS)
-        pair.assert_equal()
-    if name == "one_launch" and not without:
-        # None of it was left to slower ways.
-        assert pair.tables._carrying._kept
-        assert pair.tables._quick is not None
+    turns = random.Random(number)
+    flips = watched(current, before=lambda: torch.cuda.set_device(turns.choice(devices)))
+    compare(tables, made, devices[0], flips if THEMES.index(theme) % 2 else unchanged)
 
 
 def few_wide(pair):
@@ -209,7 +180,9 @@ def test_steps_of_every_shape_are_exact(name, steps, devices):
         pair.step(batch, layout.max_num_reqs, layout.max_num_batched_tokens)
         pair.assert_equal()
     if name == "one_launch":
+        # None of it was left to slower ways.
         assert len(pair.tables._carrying._kept) == 2  # with many ids, and with few
+        assert pair.tables._quick is not None
 
 
 def test_a_snapshot_may_be_of_tables_on_another_device(devices):
