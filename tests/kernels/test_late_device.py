@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.mutants import OVERWRITTEN, write_mutant
-from support.variants import SHIPPED, classes
+from support.variants import SHIPPED, classes, variant_of
 
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.calls import bind, stage
@@ -27,10 +27,6 @@ WITH_SPARE_ROW = replace(CORNERS, widths=(6, MANY_IDS, 1), max_num_reqs=SPARE_RO
 
 pytestmark = pytest.mark.gpu
 natives = pytest.mark.parametrize("native", [True, False], ids=["C", "Python"])
-
-
-def variant_of(name, native=True):
-    return type("Late", (classes([name])[name],), {"native": native})
 
 
 def run_ahead(variant, device, num_steps, **options):

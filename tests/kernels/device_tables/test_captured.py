@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from support.variants import SHIPPED, classes
+from support.variants import SHIPPED, assert_equal, classes, variant_of
 
 from bt_bench.variants.catalogue import load_reference
 from bt_kernels.layout import TableLayout
@@ -67,14 +67,6 @@ def stage_some(rng, *tables):
             each.append_block_ids(row, ids, overwrite)
 
 
-def assert_equal(tables, reference):
-    for group in range(LAYOUT.num_groups):
-        for name in ("block_tables", "input_block_tables"):
-            found = getattr(tables, name)[group].cpu().to(torch.int64)
-            assert torch.equal(found, getattr(reference, name)[group]), (name, group)
-    assert torch.equal(tables.slot_mappings.cpu(), reference.slot_mappings)
-
-
 def captured(call):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -87,7 +79,7 @@ def captured(call):
 def test_replays_are_exact_between_steps_of_every_kind(name, path, device):
     rng = random.Random(0)
     path, _, without = path.partition(" ")
-    tables = type("Chosen", (classes([name])[name],), {"native": not without})(LAYOUT, device)
+    tables = variant_of(name, not without)(LAYOUT, device)
     if path != "jit" and tables.launch_paths == ("jit",):
         pytest.skip("its steps are replays of its own graphs")
     tables.launch_path = path

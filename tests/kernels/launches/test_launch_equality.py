@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 
 import pytest
 import torch
-from support.variants import SHIPPED, classes, failures
+from support.variants import SHIPPED, assert_equal, classes, failures, variant_of
 
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.calls import bind, stage
@@ -46,15 +46,6 @@ def variant_by(name, path):
     return Launched
 
 
-def assert_equal(tables, reference):
-    for found, wanted in [
-        *zip(tables.block_tables, reference.block_tables, strict=True),
-        *zip(tables.input_block_tables, reference.input_block_tables, strict=True),
-        (tables.slot_mappings, reference.slot_mappings),
-    ]:
-        assert torch.equal(found.cpu().to(torch.int64), wanted)
-
-
 @paths
 @pytest.mark.parametrize("name", NAMES)
 def test_conformance(name, path, device):
@@ -66,7 +57,7 @@ def test_conformance(name, path, device):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_conformance_without_helpers_in_c(name, device):
-    variants = {name: type("InPython", (shipped(name),), {"native": False})}
+    variants = {name: variant_of(name, native=False)}
     for title, workload in conformance_workloads(seed=4).items():
         found = failures(variants, workload, list(ops.OPERATIONS), device, title=title, rounds=2)
         assert found == {}

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 import torch
 from support.scripted_devices import ScriptedDevices
-from support.variants import SHIPPED, classes
+from support.variants import SHIPPED, classes, variant_of
 
 from bt_bench.suites.block_tables.workloads.conformance.plain import CORNERS
 from bt_bench.variants.catalogue import load_reference
@@ -57,8 +57,7 @@ def paths_of(name, native=True):
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_compiled_kernels_have_handles(name, native, device):
-    variant = type("Chosen", (shipped(name),), {"native": native})
-    tables = variant(CORNERS, device)
+    tables = variant_of(name, native)(CORNERS, device)
     assert (tables.launch_path, list(tables.launch_paths)) == ("jit", paths_of(name, native))
     for path in tables.launch_paths:
         tables.launch_path = path

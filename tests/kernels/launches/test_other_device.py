@@ -15,7 +15,7 @@ import threading
 import pytest
 import torch
 from support.playing import EngineTables, chosen, compare, first_of, scenario, watched
-from support.variants import SHIPPED, classes
+from support.variants import SHIPPED, assert_equal, classes, variant_of
 
 from bt_bench.suites.block_tables.exploring.calls import CAPTURED_STEPS
 from bt_bench.variants.catalogue import load_reference
@@ -61,10 +61,6 @@ def current():
 unchanged = watched(current)
 
 
-def variant_of(name, native=True):
-    return type("Chosen", (classes([name])[name],), {"native": native})
-
-
 class Pair:
     """Tables on a device and the reference, which are called alike.
 
@@ -106,11 +102,7 @@ class Pair:
         self.reference.prepare_step(*batch, num_reqs_padded, num_tokens_padded)
 
     def assert_equal(self):
-        for name in ("block_tables", "input_block_tables"):
-            pairs = zip(getattr(self.tables, name), getattr(self.reference, name), strict=True)
-            for group, (found, wanted) in enumerate(pairs):
-                assert torch.equal(found.cpu().to(torch.int64), wanted), (name, group)
-        assert torch.equal(self.tables.slot_mappings.cpu(), self.reference.slot_mappings)
+        assert_equal(self.tables, self.reference)
 
 
 def draw_batch(rng, layout=LAYOUT, dtype=torch.int64):

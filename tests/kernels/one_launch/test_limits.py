@@ -13,7 +13,7 @@ import pytest
 import torch
 from support import cuts
 from support.quick_triton import Pointer, QuickKernels, value
-from support.variants import classes
+from support.variants import variant_of
 
 from bt_kernels import one_launch
 from bt_kernels.device_code import ALIGNED_IDS
@@ -31,8 +31,7 @@ def as_on_a_gpu(monkeypatch):
 
 
 def tables_of(layout, *, native):
-    variant = type("Chosen", (classes(["one_launch"])["one_launch"],), {"native": native})
-    return variant(layout, "cpu")
+    return variant_of("one_launch", native)(layout, "cpu")
 
 
 # Requests around a span: two counts in one sum of int32, 16 bits each
