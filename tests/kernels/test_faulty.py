@@ -15,8 +15,6 @@ from support.variants import classes
 from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout((4,), (3,), max_num_reqs=2, max_num_batched_tokens=4)
-ON_CPU = [name for name, fault in FAULTS.items() if not fault.needs_gpu]
-ON_GPU = [name for name, fault in FAULTS.items() if fault.needs_gpu]
 
 
 def faulty(folder, name, device, **options):
@@ -34,19 +32,16 @@ def gather(tables):
     return table.tolist()
 
 
-def assert_right_twice(tables):
-    assert [gather(tables), gather(tables)] == [[[7, 9, 0]]] * 2
-
-
-@pytest.mark.parametrize("name", ON_CPU)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.gpu] * fault.needs_gpu)
+        for name, fault in FAULTS.items()
+    ],
+)
 def test_right_before_the_fault(name, tmp_path, device):
-    assert_right_twice(faulty(tmp_path, name, device, after=2))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ON_GPU)
-def test_right_before_the_fault_on_the_gpu(name, tmp_path, device):
-    assert_right_twice(faulty(tmp_path, name, device, after=2))
+    tables = faulty(tmp_path, name, device, after=2)
+    assert [gather(tables), gather(tables)] == [[[7, 9, 0]]] * 2
 
 
 def test_memory_error_comes_after_the_calls_that_are_right(tmp_path, device):
@@ -68,25 +63,19 @@ def test_two_faults_under_names_of_their_own(tmp_path):
     assert set(classes(["early", "late"], [tmp_path])) == {"early", "late"}
 
 
-def test_sleeps_for_a_minute(tmp_path, device, monkeypatch):
-    naps = []
-    monkeypatch.setattr(time, "sleep", naps.append)
-    gather(faulty(tmp_path, "sleeps", device))
-    assert naps == [60]
-
-
-def test_kills_its_own_process(tmp_path, device, monkeypatch):
-    signals = []
-    monkeypatch.setattr(os, "kill", lambda *arguments: signals.append(arguments))
-    gather(faulty(tmp_path, "kills_itself", device))
-    assert signals == [(os.getpid(), signal.SIGKILL)]
-
-
-def test_segfaults_by_a_read_of_address_0(tmp_path, device, monkeypatch):
-    addresses = []
-    monkeypatch.setattr(ctypes, "string_at", addresses.append)
-    gather(faulty(tmp_path, "segfaults", device))
-    assert addresses == [0]
+@pytest.mark.parametrize(
+    ("name", "module", "function", "wanted"),
+    [
+        ("sleeps", time, "sleep", (60,)),
+        ("kills_itself", os, "kill", (os.getpid(), signal.SIGKILL)),
+        ("segfaults", ctypes, "string_at", (0,)),
+    ],
+)
+def test_fails_by_a_call(name, module, function, wanted, tmp_path, device, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, function, lambda *arguments: calls.append(arguments))
+    gather(faulty(tmp_path, name, device))
+    assert calls == [wanted]
 
 
 @pytest.mark.gpu

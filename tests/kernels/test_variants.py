@@ -6,7 +6,6 @@ it needs about 1 ms per program.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from support.variants import SHIPPED, classes, failures
@@ -14,7 +13,6 @@ from support.variants import SHIPPED, classes, failures
 from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.suites.block_tables.exploring.layouts import Shape, draw_layout
 from bt_bench.suites.block_tables.workloads import TraceParameters, UniformParameters, Window
 from bt_bench.suites.block_tables.workloads.conformance.plain import (
     CORNERS,
@@ -22,7 +20,7 @@ from bt_bench.suites.block_tables.workloads.conformance.plain import (
     conformance_workloads,
 )
 from bt_bench.suites.block_tables.workloads.conformance.random_calls import random_workload
-from bt_kernels.layout import FEATURES, TableLayout
+from bt_kernels.layout import TableLayout
 
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = list(ops.OPERATIONS)
@@ -101,20 +99,6 @@ def test_corners_through_a_step(device):
     assert failures(classes(SHIPPED), workload, [ops.STEP], device) == {}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_workloads(seed, device):
-    layout = draw_layout(np.random.default_rng(seed), Shape(rows=5), FEATURES, most_cells=1000)
-    workload = random_workload(
-        seed,
-        layout,
-        num_steps=2,
-        dtype=("int32", "int64")[seed % 2],
-        dummies=seed > 1,
-        custom_outputs=seed in (0, 3),
-    )
-    assert failures(classes(SHIPPED), workload, [ops.STEP, ops.APPLY], device) == {}
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(60))
 def test_random_workloads_on_gpu(seed, device):
@@ -123,32 +107,21 @@ def test_random_workloads_on_gpu(seed, device):
     assert failures(classes(SHIPPED), workload, ALL, device) == {}
 
 
-def trace_window(steps, **changes):
-    parameters = {
-        "workload": "trace",
-        "trace": "azure_conv",
-        "window": Window(at=40, steps=steps),
-    } | changes
-    return build_workload(TraceParameters(**parameters))
-
-
-@pytest.mark.parametrize("steps", [10, pytest.param(30, marks=pytest.mark.slow)])
-def test_consecutive_trace_steps(steps, device):
-    workload = trace_window(
-        steps, groups=1, max_num_reqs=8, max_num_batched_tokens=512, max_model_len=4096, rate=4.0
-    )
-    assert failures(classes(SHIPPED), workload, [ops.STEP], device) == {}
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("trace", ["azure_conv", "azure_code"])
 @pytest.mark.parametrize("model", ["llama-3.1-70b", "qwen3-next-80b", "gemma-3-27b"])
 def test_consecutive_trace_steps_on_gpu(trace, model, device):
-    workload = trace_window(
-        120, trace=trace, model=model, max_num_reqs=256, max_model_len=16_384, rate=8.0
+    parameters = TraceParameters(
+        workload="trace",
+        trace=trace,
+        model=model,
+        max_num_reqs=256,
+        max_model_len=16_384,
+        rate=8.0,
+        window=Window(at=40, steps=120),
     )
     operations = [ops.STEP, ops.GATHER_SLOTS, ops.APPLY]
-    assert failures(classes(SHIPPED), workload, operations, device) == {}
+    assert failures(classes(SHIPPED), build_workload(parameters), operations, device) == {}
 
 
 @pytest.mark.parametrize("where", BOTH)
