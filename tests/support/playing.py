@@ -30,7 +30,6 @@ class EngineTables(BlockTables):
     def __init__(
         self, layout: TableLayout, device: torch.device, *, steps_in_flight: int | None = None
     ) -> None:
-        self.block_tables: list[Any] = []
         super().__init__(
             layout.block_sizes,
             layout.max_num_reqs,

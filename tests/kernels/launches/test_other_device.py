@@ -10,7 +10,7 @@ import os
 import random
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -312,27 +312,18 @@ def test_a_fresh_thread_is_left_as_it_was(name, path, devices):
     batches = [draw_batch(rng) for _ in range(4)]
     on_home = [([tensor.to(devices[0]) for tensor in batch], padded) for batch, padded in batches]
     torch.cuda.synchronize(devices[0])
-    outcome = []
 
     def run():
-        try:
-            for number, ((batch, padded), (on_cpu, _)) in enumerate(
-                zip(on_home, batches, strict=True)
-            ):
-                pair.append(number, [[number + 7], [8]], True)
-                before = torch.cuda.current_device()
-                pair.tables.prepare_step(*batch, padded, MAX_TOKENS)
-                assert torch.cuda.current_device() == before == 0
-                pair.reference.prepare_step(*on_cpu, padded, MAX_TOKENS)
-            torch.cuda.synchronize(devices[0])
-            outcome.append("done")
-        except BaseException as error:
-            outcome.append(error)
+        for number, ((batch, padded), (on_cpu, _)) in enumerate(zip(on_home, batches, strict=True)):
+            pair.append(number, [[number + 7], [8]], True)
+            before = torch.cuda.current_device()
+            pair.tables.prepare_step(*batch, padded, MAX_TOKENS)
+            assert torch.cuda.current_device() == before == 0
+            pair.reference.prepare_step(*on_cpu, padded, MAX_TOKENS)
+        torch.cuda.synchronize(devices[0])
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert outcome == ["done"]
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(run).result()
     pair.assert_equal()
 
 
@@ -345,20 +336,17 @@ def test_a_carried_step_leaves_a_thread_without_a_context(devices):
     pair.append(1, [[3], [5]], True)
     pair.step(batch, padded, MAX_TOKENS)
     torch.cuda.synchronize(home)
-    contexts = []
 
     def run():
         context = ctypes.c_void_p()
         for _ in range(2):
             assert driver().cuCtxGetCurrent(ctypes.byref(context)) == 0
-            contexts.append(context.value)
+            assert context.value is None
             pair.tables.prepare_step(*on_home, padded, MAX_TOKENS)
 
     pair.append(1, [[4], [6]], False)
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert contexts == [None, None]
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(run).result()
     pair.reference.prepare_step(*batch, padded, MAX_TOKENS)
     pair.reference.prepare_step(*batch, padded, MAX_TOKENS)
     pair.assert_equal()
