@@ -18,6 +18,7 @@ from bt_kernels.layout import TableLayout
 
 LAYOUT = TableLayout((16,), (8,), max_num_reqs=4, max_num_batched_tokens=16)
 BATCH = (torch.tensor([1]), torch.tensor([0, 1], dtype=torch.int32), torch.tensor([3]))
+THREE = (torch.tensor([2, 2, 2]), torch.tensor([0, 1, 1, 1], dtype=torch.int32), BATCH[2])
 
 
 # That which shares its code with the others, and those with kernels of their own.
@@ -91,9 +92,7 @@ def test_restore_forgets_what_was_published(tables, step):
 
 def test_publishing_zeroes_rows_that_a_larger_batch_left(tables, step):
     tables.append_block_ids(2, [[5]], True)
-    rows = torch.tensor([2, 2, 2])
-    starts = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
-    tables.prepare_step(rows, starts, BATCH[2], 3, 4)
+    tables.prepare_step(*THREE, 3, 4)
     step.publish()
     assert tables.input_block_tables[0][:, 0].tolist() == [5, 0, 0, 0]
     assert tables.num_dirty_rows == 1
@@ -102,8 +101,7 @@ def test_publishing_zeroes_rows_that_a_larger_batch_left(tables, step):
 @pytest.mark.parametrize("later", ["an eager step", "another publication", "a gather"])
 def test_rows_are_zeroed_although_what_was_published_is_not_replayed(later, tables, step):
     tables.append_block_ids(2, [[5]], True)
-    starts = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
-    tables.prepare_step(torch.tensor([2, 2, 2]), starts, BATCH[2], 3, 4)
+    tables.prepare_step(*THREE, 3, 4)
     step.publish()
     if later == "another publication":
         step.publish()
@@ -138,7 +136,7 @@ def fill_three_rows(tables):
     """Have a batch of three in the input table, of which each row has a block."""
     tables.append_block_ids(2, [[5]], True)
     tables.apply_staged_writes()
-    tables.gather_block_tables(torch.tensor([2, 2, 2]), 3)
+    tables.gather_block_tables(THREE[0], 3)
 
 
 def test_what_is_staged_after_a_publication_is_left_to_the_next(tables, step):
@@ -168,9 +166,7 @@ def test_a_second_replay_changes_nothing(tables, step):
 @pytest.mark.parametrize("writes", [False, True])
 @pytest.mark.parametrize("later", ["gather", "publication", "dummies", "whole step"])
 def test_rows_that_a_replay_filled_after_a_gather_are_zeroed(later, writes, tables):
-    rows = torch.tensor([2, 2, 2])
-    starts = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
-    step = tables.capture_step(rows, starts, BATCH[2], 3, 4)
+    step = tables.capture_step(*THREE, 3, 4)
     smaller = tables.capture_step(*BATCH, 1, 4)
     fill_three_rows(tables)
     if writes:
@@ -178,7 +174,7 @@ def test_rows_that_a_replay_filled_after_a_gather_are_zeroed(later, writes, tabl
     step.publish()
     tables.gather_block_tables(torch.tensor([2]), 1)
     assert tables.num_dirty_rows == 1
-    replay(tables, (rows, starts, BATCH[2]), 3)
+    replay(tables, THREE, 3)
     assert tables.input_block_tables[0][:, 0].tolist() == [5, 5, 5, 0]
     if later == "gather":
         tables.gather_block_tables(torch.tensor([2]), 1)
