@@ -2,7 +2,7 @@
 
     python studies/readme.py            # writes them, and lists those of older kernels
     python studies/readme.py --check    # writes nothing; exits with 1 if a figure differs
-    python studies/readme.py --fresh    # as --check; exits with 1 if the headline is of older kernels
+    python studies/readme.py --fresh    # as --check; exits with 1 if the headline is outdated
 
 Figures lie between `<!-- figures: NAME -->` and `<!-- end of figures -->`. Below a table stand its
 commit, machine and date. A variant has changed if its own file has, or any file of its package.
