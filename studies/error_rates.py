@@ -63,9 +63,9 @@ from bt_bench.runs.selfcheck.rates import (
     LEAST_SAID,
     MOST_RED,
     SAID,
-    Kind,
     Rate,
     Slowdown,
+    SlowdownSize,
     is_found,
     plan_for,
     try_gate,
@@ -75,7 +75,9 @@ from bt_bench.suites.block_tables import operations as ops
 # Gates
 
 RULES_OF_GATE = Rules(margin=GATE_MARGIN)
-SLOWDOWNS_OF_GATE = {f"found {share:g}": Slowdown(share, Kind.ASKED) for share in LEAST_ASKED}
+SLOWDOWNS_OF_GATE = {
+    f"found {share:g}": Slowdown(share, SlowdownSize.ASKED) for share in LEAST_ASKED
+}
 SLOWDOWNS_OF_GATE["found said"] = SAID
 PROMISES_OF_GATE = {
     "red": (0.0, MOST_RED),

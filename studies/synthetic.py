@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bt_bench.results import DEVICE_TICK_US, FloatArray, Subject, metric_named
+from bt_bench.results import DEVICE_TICK_US, FloatArray, SeriesKey, metric_named
 from bt_bench.runs.selfcheck.resampled import ARMS
 from bt_bench.suites.block_tables import operations as ops
 
@@ -111,11 +111,11 @@ class SyntheticPopulation:
         return OF_PAIRED if self.shares else OF_APART
 
     @property
-    def subjects(self) -> tuple[Subject, ...]:
+    def subjects(self) -> tuple[SeriesKey, ...]:
         """One metric of every case: host and device time in turn."""
         metrics = ("host_us", "gpu_us")
         return tuple(
-            Subject(ops.STEP, f"case{index:02}", "fused", metrics[index % 2])
+            SeriesKey(ops.STEP, f"case{index:02}", "fused", metrics[index % 2])
             for index in range(self.cases)
         )
 

@@ -46,7 +46,7 @@ from bt_bench.analysis.judging import (
 from bt_bench.analysis.plain_copy import PlainCopy
 from bt_bench.analysis.power import (
     DEFAULT_DETECT,
-    Asked,
+    Sought,
     forecast,
     is_short,
     power_of,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bt_bench.analysis.census_figures import (
     COMPILED_VARIANTS,
     LAUNCHES,
-    Figure,
+    CensusFigure,
     figures_of,
     per_step,
     taken,
@@ -210,10 +210,10 @@ def _judged_place(
         yield from _judgements(sides, place, metric, of_metric)
 
 
-def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, Figure]:
+def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, CensusFigure]:
     """Count the kernel variants for any of the cases, as for a server that meets all of them."""
     return {
-        target: Figure(
+        target: CensusFigure(
             len({kernel for case in base for kernel in case[target].kernels}),
             len({kernel for case in head for kernel in case[target].kernels}),
             "over all cases",
@@ -223,7 +223,7 @@ def _of_all_cases(base: list[_PerTarget], head: list[_PerTarget]) -> dict[str, F
 
 
 def _judgements(
-    sides: _Sides, place: _Place, metric: str, figures: Mapping[str, Figure]
+    sides: _Sides, place: _Place, metric: str, figures: Mapping[str, CensusFigure]
 ) -> Iterator[Judgement]:
     """Yield one judgement for all targets if they changed alike or not at all, else one each."""
     unchanged = not any(figure.change for figure in figures.values())

@@ -11,7 +11,7 @@ LAUNCHES, COMPILED_VARIANTS, REGISTERS, SPILLS = COUNTED
 
 
 @dataclass(frozen=True)
-class Figure:
+class CensusFigure:
     """A figure on both sides, for one target; less is better.
 
     Args:
@@ -38,34 +38,36 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Taken:
+class CensusOperation:
     """One operation of a variant on a case for one target, with its kernels."""
 
     operation: OperationCensus
     kernels: tuple[Kernel, ...]
 
 
-def taken(variant: VariantCensus, operation: OperationCensus) -> Taken:
+def taken(variant: VariantCensus, operation: OperationCensus) -> CensusOperation:
     ids = set(operation.kernels)
-    return Taken(operation, tuple(kernel for kernel in variant.kernels if kernel.id in ids))
+    return CensusOperation(
+        operation, tuple(kernel for kernel in variant.kernels if kernel.id in ids)
+    )
 
 
-def figures_of(base: Taken, head: Taken) -> dict[str, Figure]:
+def figures_of(base: CensusOperation, head: CensusOperation) -> dict[str, CensusFigure]:
     """Return all figures by metric."""
     return {
         LAUNCHES: _launches(base.operation, head.operation),
-        COMPILED_VARIANTS: Figure(len(base.kernels), len(head.kernels), "for this case"),
+        COMPILED_VARIANTS: CensusFigure(len(base.kernels), len(head.kernels), "for this case"),
         REGISTERS: _of_kernels(base, head, lambda kernel: kernel.registers),
         SPILLS: _of_kernels(base, head, lambda kernel: kernel.spill_bytes),
     }
 
 
-def _launches(base: OperationCensus, head: OperationCensus) -> Figure:
+def _launches(base: OperationCensus, head: OperationCensus) -> CensusFigure:
     counts = per_step(base), per_step(head)
     what = "per step"
     if counts[0] == counts[1] and base.steps != head.steps:
         what = "per step, but other kernels or in other steps"
-    return Figure(*counts, what)
+    return CensusFigure(*counts, what)
 
 
 def per_step(operation: OperationCensus) -> float:
@@ -74,18 +76,20 @@ def per_step(operation: OperationCensus) -> float:
     return launches / max(1, sum(run.steps for run in operation.steps))
 
 
-def _of_kernels(base: Taken, head: Taken, value: Callable[[Kernel], int]) -> Figure:
+def _of_kernels(
+    base: CensusOperation, head: CensusOperation, value: Callable[[Kernel], int]
+) -> CensusFigure:
     """Return the figure of the kernel that got worse the most.
 
     If none got worse, return the one that got better the most; if none changed, the largest.
     Kernels without a counterpart count through the maximum over all kernels.
     """
     figures = [
-        Figure(value(before), value(after), f"in {after.name}")
+        CensusFigure(value(before), value(after), f"in {after.name}")
         for before, after in _pairs(base.kernels, head.kernels, value)
     ]
     largest = [max(map(value, side.kernels), default=0) for side in (base, head)]
-    figures.append(Figure(largest[0], largest[1], "in the kernel with the most"))
+    figures.append(CensusFigure(largest[0], largest[1], "in the kernel with the most"))
     worst = max(figures, key=lambda figure: figure.change)
     if worst.change > 0:
         return worst

@@ -36,7 +36,7 @@ LEAST_ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class Asked:
+class Sought:
     """The slowdown that is to be found in a figure.
 
     Args:
@@ -105,7 +105,7 @@ def rounds_needed(evidence: Evidence, asked: float, alpha: float) -> float:
     return (reach * evidence.error / room) ** 2
 
 
-def is_short(judgement: Judgement, asked: Asked) -> bool:
+def is_short(judgement: Judgement, asked: Sought) -> bool:
     """Return whether the requested slowdown might have been missed in a figure.
 
     A figure that is found to be slower or faster, or shown to be the same, does not count.
@@ -118,7 +118,7 @@ def is_short(judgement: Judgement, asked: Asked) -> bool:
 
 def power_of(
     judgements: Sequence[Judgement],
-    asked: Asked,
+    asked: Sought,
     changes: FloatArray | None = None,
     apart: Mapping[str, str] | None = None,
     disturbances: Sequence[str] = (),
@@ -192,7 +192,9 @@ def _name(judgement: Judgement) -> str:
     return f"{judgement.metric} of {variant} in {judgement.key}"
 
 
-def _sufficed(figures: Collection[Judgement], worst: Judgement, middle: float, asked: Asked) -> str:
+def _sufficed(
+    figures: Collection[Judgement], worst: Judgement, middle: float, asked: Sought
+) -> str:
     if all(each.is_final for each in figures):
         return "All figures are decided, so the detection limit does not matter."
     same = sum(_found(each) > asked.of(each) and not each.is_final for each in figures)
@@ -208,7 +210,7 @@ def _missed(
     short: Sequence[Judgement],
     figures: Sequence[Judgement],
     worst: Judgement,
-    asked: Asked,
+    asked: Sought,
     noise: str,
     disturbances: Sequence[str],
 ) -> str:
@@ -224,7 +226,7 @@ def _missed(
     )
 
 
-def _remedy(short: Sequence[Judgement], asked: Asked) -> str:
+def _remedy(short: Sequence[Judgement], asked: Sought) -> str:
     """Suggest a remedy where figures fall short: how many rounds it takes, if rounds help."""
     tested = [(each, each.evidence) for each in short if each.evidence is not None]
     needed = max(

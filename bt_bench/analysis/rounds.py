@@ -36,7 +36,7 @@ from bt_bench.results import (
     GateArm,
     GateRound,
     Metric,
-    Subject,
+    SeriesKey,
     are_times,
     metric_named,
 )
@@ -57,7 +57,7 @@ rounds. `docs/gate-statistics.md` has the figures.
 
 
 @dataclass(frozen=True)
-class Way:
+class Estimator:
     """A way from the values of the rounds to an estimate and its margin.
 
     Args:
@@ -117,7 +117,7 @@ class Way:
         return math.expm1(min(LARGEST_LOG, size))
 
 
-PAIRED = Way(
+PAIRED = Estimator(
     trimmed=0.1,
     fewer_degrees=2,
     against_both=True,
@@ -127,7 +127,7 @@ PAIRED = Way(
 )
 """All arms in one process, in turns."""
 
-APART = Way(
+APART = Estimator(
     trimmed=0.15,
     fewer_degrees=2,
     against_both=False,
@@ -145,7 +145,7 @@ class Labels:
     base: str = "base"
     head: str = "head"
 
-    def entry(self, subject: Subject) -> Entry:
+    def entry(self, subject: SeriesKey) -> Entry:
         """Return the entry of a subject; all subjects of a gate are one family."""
         return Entry(
             operation=subject.operation,
@@ -159,7 +159,7 @@ class Labels:
 def judge_rounds(
     ledger: Ledger,
     rules: Rules,
-    thresholds: Mapping[Subject, float],
+    thresholds: Mapping[SeriesKey, float],
     alpha: float,
     labels: Labels = Labels(),
     apart: Mapping[str, str] | None = None,
@@ -208,7 +208,7 @@ class _Sides:
     """
 
     metric: Metric
-    way: Way
+    way: Estimator
     values: Mapping[GateArm, FloatArray]
     arms_with_case: frozenset[GateArm]
 
@@ -287,7 +287,7 @@ def reach_of_noise(estimate: Estimate) -> float:
     return t_quantile((1 + SPREAD_CONFIDENCE) / 2, estimate.degrees) * estimate.error
 
 
-def _case(subject: Subject) -> tuple[str, str, str]:
+def _case(subject: SeriesKey) -> tuple[str, str, str]:
     return subject.operation, subject.case, subject.variant
 
 
@@ -307,7 +307,7 @@ def _rounds(count: int) -> str:
 class Ledger:
     """Values of all rounds so far, as one array per arm."""
 
-    def __init__(self, subjects: Sequence[Subject]) -> None:
+    def __init__(self, subjects: Sequence[SeriesKey]) -> None:
         self.subjects = tuple(subjects)
         self._rows: dict[GateArm, list[list[float]]] = {arm: [] for arm in GateArm}
 
@@ -323,7 +323,7 @@ class Ledger:
         """Return the number of rounds."""
         return len(self._rows[GateArm.BASE])
 
-    def changes(self, subjects: Sequence[Subject]) -> FloatArray:
+    def changes(self, subjects: Sequence[SeriesKey]) -> FloatArray:
         """Return changes of paired subjects by round, [subjects, rounds]; NaN where missing.
 
         Times of zero have none.

@@ -36,7 +36,7 @@ _COUNTED = {
 }
 
 
-class What(StrEnum):
+class ListedSection(StrEnum):
     """The sections to list."""
 
     ALL = "all"
@@ -45,11 +45,11 @@ class What(StrEnum):
 
 def list_(
     what: Annotated[
-        What,
+        ListedSection,
         typer.Argument(
             metavar="WHAT", help="The variants, operations and configs; or the metrics."
         ),
-    ] = What.ALL,
+    ] = ListedSection.ALL,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
     suite: SuiteOption = None,
@@ -63,7 +63,7 @@ def list_(
     - `bt-bench list --kernels ./my_kernels --json`
     - `bt-bench list --suite ./my_suite`
     """
-    if what is What.METRICS:
+    if what is ListedSection.METRICS:
         return _list_metrics(as_json=as_json)
     from bt_bench.config import load_config, stock_config_names
     from bt_bench.protocol import SuiteRef, find_suite, load_suite

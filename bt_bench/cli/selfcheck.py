@@ -184,7 +184,7 @@ def _record(
     from bt_bench.base import is_stream
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import GateArm
-    from bt_bench.runs import RoundsRequest, Side, choose_metrics, record
+    from bt_bench.runs import GateSide, RoundsRequest, choose_metrics, record
     from bt_bench.worker.process.main import serve
 
     if save is not None and is_stream(save):
@@ -198,7 +198,7 @@ def _record(
     # The cases of `quick` are tiny, and a GPU takes next to no time for them.
     config = config or ("origin" if kind == "cuda" else "quick")
     spec = without_opponents(load_spec(config, variants=variants), by_name=variants is not None)
-    side = Side("installed", tuple(choose_variants(spec, kernel_folders(None))))
+    side = GateSide("installed", tuple(choose_variants(spec, kernel_folders(None))))
     request = RoundsRequest(
         spec=spec,
         sides=dict.fromkeys(GateArm, side),

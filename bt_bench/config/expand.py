@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Problems
-from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
+from bt_bench.config.sections import Axis, CaseTemplate, ConfigDocument, Entries
 from bt_bench.config.validation import Vocabulary, leaves
-from bt_bench.config.yaml import Entry
+from bt_bench.config.yaml import YamlEntry
 
 MAX_CASES = 100_000
 
@@ -25,7 +25,7 @@ class ExpandedCase:
     entries: Entries
 
 
-def kinds_of(case: CaseTemplate, document: Document) -> set[str]:
+def kinds_of(case: CaseTemplate, document: ConfigDocument) -> set[str]:
     """Return the kinds of workload of a case: more than one if `workload` is an axis."""
     axis = case.product.get("workload") or case.zipped.get("workload")
     if "workload" in document.overrides:
@@ -46,7 +46,7 @@ def count_cases(case: CaseTemplate) -> int:
     return math.prod(lengths)
 
 
-def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
+def expand(document: ConfigDocument, problems: Problems) -> Iterator[ExpandedCase]:
     """Yield all cases of a document; zipped rows vary fastest, then the last axis of `product`."""
     total = 0
     for case in document.cases:
@@ -66,7 +66,7 @@ def expand(document: Document, problems: Problems) -> Iterator[ExpandedCase]:
                 yield expanded
 
 
-def _check_defaults(document: Document, problems: Problems) -> None:
+def _check_defaults(document: ConfigDocument, problems: Problems) -> None:
     """Refuse defaults that apply to no case; they need not apply to all."""
     kinds = set().union(*(kinds_of(case, document) for case in document.cases))
     if not document.all_cases or not kinds <= set(document.vocabulary.kinds):
@@ -81,7 +81,7 @@ def _check_defaults(document: Document, problems: Problems) -> None:
             )
 
 
-def _combinations(case: CaseTemplate) -> Iterator[list[tuple[str, Entry]]]:
+def _combinations(case: CaseTemplate) -> Iterator[list[tuple[str, YamlEntry]]]:
     product = [_values(key, axis) for key, axis in case.product.items()]
     zipped = [_values(key, axis) for key, axis in case.zipped.items()]
     rows = list(zip(*zipped, strict=True)) or [()]
@@ -90,14 +90,14 @@ def _combinations(case: CaseTemplate) -> Iterator[list[tuple[str, Entry]]]:
             yield [*chosen, *row]
 
 
-def _values(key: str, axis: Axis) -> list[tuple[str, Entry]]:
-    return [(key, Entry(value, axis.key_place)) for value in axis.values]
+def _values(key: str, axis: Axis) -> list[tuple[str, YamlEntry]]:
+    return [(key, YamlEntry(value, axis.key_place)) for value in axis.values]
 
 
 def _with_layers(
-    document: Document,
+    document: ConfigDocument,
     case: CaseTemplate,
-    combination: list[tuple[str, Entry]],
+    combination: list[tuple[str, YamlEntry]],
     problems: Problems,
 ) -> ExpandedCase | None:
     vocabulary = document.vocabulary
@@ -121,7 +121,7 @@ def _with_layers(
 
 
 def _flat(
-    combination: list[tuple[str, Entry]], vocabulary: Vocabulary, problems: Problems
+    combination: list[tuple[str, YamlEntry]], vocabulary: Vocabulary, problems: Problems
 ) -> Entries:
     """Return the leaves of the axes' values; an axis over a part overrides one over the whole."""
     flat: Entries = {}

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from bt_bench.base.errors import UsageError, names_hint, shown
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import Axis, CaseTemplate, Document, Entries
+from bt_bench.config.sections import Axis, CaseTemplate, ConfigDocument, Entries
 from bt_bench.config.validation import Vocabulary, is_list, leaves
-from bt_bench.config.yaml import Entry, Located, parse_yaml
+from bt_bench.config.yaml import Located, YamlEntry, parse_yaml
 from bt_bench.results import Plan
 
 _PLAN = "plan."
@@ -25,12 +25,12 @@ def override_plan(plan: Entries, overrides: Mapping[str, Axis], problems: Proble
     """Return a plan's entries, overridden by `--set plan.KEY=VALUE`."""
     for key, axis in overrides.items():
         if key.startswith(_PLAN) and (value := _value_of_plan(key, axis, problems)) is not None:
-            plan = plan | {key.removeprefix(_PLAN): Entry(value, axis.key_place)}
+            plan = plan | {key.removeprefix(_PLAN): YamlEntry(value, axis.key_place)}
     return plan
 
 
 def override_parameters(
-    document: Document, overrides: Mapping[str, Axis], problems: Problems
+    document: ConfigDocument, overrides: Mapping[str, Axis], problems: Problems
 ) -> None:
     """Put the values of `--set` into the cases of a document."""
     vocabulary = document.vocabulary
@@ -94,7 +94,7 @@ def _at(located: Located, place: Place) -> Located:
     if isinstance(value, list):
         return Located([_at(item, place) for item in value], place)
     if isinstance(value, dict):
-        entries = {key: Entry(_at(entry.located, place), place) for key, entry in value.items()}
+        entries = {key: YamlEntry(_at(entry.located, place), place) for key, entry in value.items()}
         return Located(entries, place)
     return Located(value, place)
 
@@ -118,7 +118,7 @@ def _as_list(axis: Axis) -> Located:
     return Located(axis.values, axis.key_place)
 
 
-def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems) -> None:
+def _set_parameter(document: ConfigDocument, key: str, axis: Axis, problems: Problems) -> None:
     vocabulary = document.vocabulary
     having = vocabulary.kinds_with(key)
     concerned = [case for case in document.cases if not kinds_of(case, document).isdisjoint(having)]
@@ -140,7 +140,9 @@ def _set_parameter(document: Document, key: str, axis: Axis, problems: Problems)
         else:
             case.product.pop(key, None)
     if not several:
-        for leaf, entry in vocabulary.flatten(key, Entry(axis.values[0], axis.key_place), problems):
+        for leaf, entry in vocabulary.flatten(
+            key, YamlEntry(axis.values[0], axis.key_place), problems
+        ):
             document.overrides[leaf] = entry
 
 

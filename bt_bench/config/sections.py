@@ -10,7 +10,7 @@ from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.spec import GateSpec
 from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
-from bt_bench.config.yaml import Entry, Located, refuse
+from bt_bench.config.yaml import Located, YamlEntry, refuse
 from bt_bench.protocol import Operation, Suite
 from bt_bench.results import Plan
 from bt_bench.variants import default_variants
@@ -33,7 +33,7 @@ MAX_NAME = 200
 NAME_PATTERN = re.compile(rf"[A-Za-z0-9_.=-]{{1,{MAX_NAME}}}")
 NAME_RULE = f"letters, digits and _ . = - (1 to {MAX_NAME} of them)"
 
-Entries = dict[str, Entry]
+Entries = dict[str, YamlEntry]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class General:
 
 
 @dataclass
-class Document:
+class ConfigDocument:
     """The cases of a config file, in the vocabulary of its suite."""
 
     place: Place
@@ -106,14 +106,14 @@ def read_general(root: Located, default_name: str, suite: Suite, problems: Probl
     )
 
 
-def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> Document:
+def read_document(root: Located, vocabulary: Vocabulary, problems: Problems) -> ConfigDocument:
     """Read the cases and their defaults; invalid parts are reported and left out."""
     if not isinstance(root.value, dict):
-        return Document(root.place, vocabulary, {}, [])  # which `read_general` refuses
+        return ConfigDocument(root.place, vocabulary, {}, [])  # which `read_general` refuses
     top = root.value
     cases = _cases(top, root.place, vocabulary, problems)
     defaults = _mapping(top, "defaults", "parameters", problems)
-    return Document(
+    return ConfigDocument(
         place=root.place,
         vocabulary=vocabulary,
         defaults=_parameters(defaults, (), vocabulary, problems),

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.base.errors import UsageError, listed, names_hint, shown
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.yaml import Entry, Located, refuse
+from bt_bench.config.yaml import Located, YamlEntry, refuse
 from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -105,7 +105,9 @@ class Vocabulary:
         """Return the parameters of lower layers, such as defaults, that a parameter overrides."""
         return self.suite.replaced_by(key, value.value)
 
-    def flatten(self, key: str, entry: Entry, problems: Problems) -> Iterator[tuple[str, Entry]]:
+    def flatten(
+        self, key: str, entry: YamlEntry, problems: Problems
+    ) -> Iterator[tuple[str, YamlEntry]]:
         """Yield the leaves of a parameter as a config gives it; report invalid nested ones."""
         parts = self.parts_of(key)
         if not parts:
@@ -126,7 +128,7 @@ class Vocabulary:
 
 
 def validate(
-    model: type[ModelT], entries: Mapping[str, Entry], place: Place, problems: Problems
+    model: type[ModelT], entries: Mapping[str, YamlEntry], place: Place, problems: Problems
 ) -> ModelT | None:
     """Build a model from leaves; report each error at its leaf, or else at `place`."""
     data: dict[str, Any] = {}
@@ -168,7 +170,7 @@ def _choices(annotation: Any) -> type[StrEnum] | None:
 def _report(
     error: ValidationError,
     model: type[BaseModel],
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, YamlEntry],
     place: Place,
     problems: Problems,
 ) -> None:
@@ -228,7 +230,7 @@ def _advice(value: object) -> str:
 
 
 def _memory_for(
-    model: type[BaseModel], leaf: str, value: object, entries: Mapping[str, Entry]
+    model: type[BaseModel], leaf: str, value: object, entries: Mapping[str, YamlEntry]
 ) -> str:
     """Return the suite's addition to the refusal of a size, such as the memory it would take."""
     if type(value) is not int or not issubclass(model, WorkloadParameters):

@@ -33,9 +33,9 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Located:
-    """A value and its place in the source. Lists hold `Located`, mappings hold `Entry`."""
+    """A value and its place in the source. Lists hold `Located`, mappings hold `YamlEntry`."""
 
-    value: str | int | float | bool | list[Located] | dict[str, Entry] | None
+    value: str | int | float | bool | list[Located] | dict[str, YamlEntry] | None
     place: Place
 
     def plain(self) -> Any:
@@ -48,7 +48,7 @@ class Located:
 
 
 @dataclass(frozen=True)
-class Entry:
+class YamlEntry:
     """The value of a key, and the place of the key itself."""
 
     located: Located
@@ -216,9 +216,9 @@ class _Converter:
         plain = {"int": int, "float": float, "bool": bool}[kind](value)
         return Located(plain, place)
 
-    def _mapping(self, node: MappingNode) -> dict[str, Entry]:
-        own: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
+    def _mapping(self, node: MappingNode) -> dict[str, YamlEntry]:
+        own: dict[str, YamlEntry] = {}
+        merged: dict[str, YamlEntry] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _TAG + "merge":
                 self._merge(value_node, merged)
@@ -226,7 +226,7 @@ class _Converter:
             key = self.convert(key_node)
             nothing = _is_nothing(value_node)
             value = Located(None, key.place) if nothing else self.convert(value_node)
-            entry = Entry(value, key.place)
+            entry = YamlEntry(value, key.place)
             if not isinstance(key.value, str):
                 self._break(key.place, f"key {shown(key.plain())} is not text; put it in quotes")
             elif key.value in own:
@@ -239,7 +239,7 @@ class _Converter:
                 own[key.value] = entry
         return merged | own
 
-    def _merge(self, node: Node, merged: dict[str, Entry]) -> None:
+    def _merge(self, node: Node, merged: dict[str, YamlEntry]) -> None:
         """Add the keys of `<<: *name` or `<<: [*one, *two]`; earlier mappings win."""
         located = self.convert(node)
         mappings = located.value if isinstance(located.value, list) else [located]

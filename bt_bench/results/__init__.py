@@ -45,7 +45,7 @@ from bt_bench.results.gate.census import (
     write_census,
 )
 from bt_bench.results.gate.recording import Recorder, Recording, Revision, read_recording
-from bt_bench.results.gate.rounds import GateArm, GateRound, RoundSource, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, RoundSource, SeriesKey
 from bt_bench.results.profile.counters import (
     COUNTERS_NAME,
     NCU_REPORT_NAME,

@@ -27,7 +27,7 @@ from bt_bench.runs.gate.lost import (
 )
 from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
-from bt_bench.runs.gate.sides import RoundsRequest, Side
+from bt_bench.runs.gate.sides import GateSide, RoundsRequest
 from bt_bench.runs.gate.trees import (
     BUILD_SECONDS,
     Tree,

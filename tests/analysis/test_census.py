@@ -6,7 +6,7 @@ import pytest
 from support.censuses import made_up, toolchain
 
 from bt_bench.analysis.census import ALL_CASES, equal_host_code, equal_launches, judge_static
-from bt_bench.analysis.census_figures import REGISTERS, SPILLS, Taken, figures_of
+from bt_bench.analysis.census_figures import REGISTERS, SPILLS, CensusOperation, figures_of
 from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import ExitCode, NotComparableError
@@ -203,7 +203,7 @@ LARGE = ("gather", "*i32", 255, 64)  # name, signature, registers, spills
 )
 def test_no_kernel_hides_behind_one_that_has_as_much(base, head, registers, spills):
     sides = [
-        Taken(
+        CensusOperation(
             OperationCensus.model_construct(steps=[]),
             tuple(
                 Kernel.model_construct(

@@ -13,7 +13,7 @@ from support.gate_rounds import CONTROL, HEAD, make_rounds, subject
 
 from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.power import (
-    Asked,
+    Sought,
     common_noise,
     forecast,
     is_short,
@@ -22,23 +22,23 @@ from bt_bench.analysis.power import (
 )
 from bt_bench.analysis.rounds import Ledger, judge_rounds
 from bt_bench.analysis.verdicts import Judgement, Power, Verdict
-from bt_bench.results.gate.rounds import GateRound, Subject
+from bt_bench.results.gate.rounds import GateRound, SeriesKey
 
 RULES = Rules(margin=0.015)
 ONE, TWO, THREE = (subject(name) for name in ("one", "two", "three"))
 
 
-def judged(rounds: list[GateRound], *subjects: Subject, **options) -> list[Judgement]:
+def judged(rounds: list[GateRound], *subjects: SeriesKey, **options) -> list[Judgement]:
     ledger = Ledger(subjects)
     ledger.add(rounds)
     return judge_rounds(ledger, RULES, {}, 0.006, **options)
 
 
-def power(rounds: list[GateRound], *subjects: Subject, detect: float = 0.05, **options) -> Power:
+def power(rounds: list[GateRound], *subjects: SeriesKey, detect: float = 0.05, **options) -> Power:
     ledger = Ledger(subjects)
     ledger.add(rounds)
     judgements = judge_rounds(ledger, RULES, {}, 0.006, apart=options.get("apart"))
-    found = power_of(judgements, Asked(detect, 0.015), ledger.changes(subjects), **options)
+    found = power_of(judgements, Sought(detect, 0.015), ledger.changes(subjects), **options)
     assert found is not None
     return found
 
@@ -86,14 +86,14 @@ def test_forecasts() -> None:
 )
 def test_short_figures_are_asked_for_a_time(detect, base_us, share) -> None:
     (one,) = judged(make_rounds(12, {ONE: (base_us,) * 3}, noise=1e-4), ONE)
-    assert Asked(detect, 0.015).of(one) == pytest.approx(share, rel=1e-3)
+    assert Sought(detect, 0.015).of(one) == pytest.approx(share, rel=1e-3)
 
 
 def test_a_margin_of_its_own_comes_on_top() -> None:
     ledger = Ledger((ONE,))
     ledger.add(make_rounds(12, {ONE: (100.0, 100.0, 100.0)}))
     (one,) = judge_rounds(ledger, RULES, {ONE: 0.075}, 0.006)
-    assert Asked(0.05, 0.015).of(one) == pytest.approx(0.05 + 0.06)
+    assert Sought(0.05, 0.015).of(one) == pytest.approx(0.05 + 0.06)
 
 
 def test_what_suffices() -> None:
@@ -110,9 +110,9 @@ def test_what_is_decided_does_not_fall_short() -> None:
     rounds = make_rounds(24, {ONE: (100.0, 400.0, 100.0)}, noise=0.1)
     (slower,) = judged(rounds, ONE)
     assert slower.verdict is Verdict.SLOWER
-    assert not is_short(slower, Asked())
-    assert is_short(replace(slower, verdict=Verdict.INCONCLUSIVE), Asked())
-    assert not is_short(replace(slower, verdict=Verdict.SAME), Asked())
+    assert not is_short(slower, Sought())
+    assert is_short(replace(slower, verdict=Verdict.INCONCLUSIVE), Sought())
+    assert not is_short(replace(slower, verdict=Verdict.SAME), Sought())
 
 
 def test_one_noisy_figure() -> None:

@@ -17,13 +17,13 @@ from bt_bench.analysis.rounds import (
     PAIRED,
     PAIRED_FLOOR_US,
     SPREAD_CONFIDENCE,
+    Estimator,
     Ledger,
-    Way,
     judge_rounds,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
-from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.metrics import DEVICE_TICK_US
 from bt_bench.results.run.nouns import Quantity
 
@@ -33,10 +33,10 @@ DEVICE = subject(metric="gpu_us")
 
 def look(
     rounds: Sequence[GateRound],
-    subjects: Sequence[Subject] = (HOST,),
-    thresholds: Mapping[Subject, float] | None = None,
+    subjects: Sequence[SeriesKey] = (HOST,),
+    thresholds: Mapping[SeriesKey, float] | None = None,
     rules: Rules | None = None,
-    way: Way = PAIRED,
+    way: Estimator = PAIRED,
 ) -> list[Judgement]:
     ledger = Ledger(subjects)
     ledger.add(rounds)
@@ -44,7 +44,7 @@ def look(
     return judge_rounds(ledger, rules or Rules(), thresholds or {}, 0.01, apart=apart)
 
 
-def steady(count: int, base: float, head: float, control: float, one: Subject) -> list[GateRound]:
+def steady(count: int, base: float, head: float, control: float, one: SeriesKey) -> list[GateRound]:
     """Rounds that all have the same values."""
     values = {BASE: {one: base}, HEAD: {one: head}, CONTROL: {one: control}}
     return [GateRound(ARMS, values)] * count
@@ -177,7 +177,9 @@ def test_spread_of_what_was_measured_apart_is_the_shift_or_what_noise_could_do()
     [(PAIRED, 1.0, 1.02, PAIRED_FLOOR_US), (APART, 2.0, 2.1, Quantity.GPU_US.traits.floor_us)],
     ids=["paired", "apart"],
 )
-def test_short_times_have_a_floor(way: Way, base: float, head: float, floor_us: float) -> None:
+def test_short_times_have_a_floor(
+    way: Estimator, base: float, head: float, floor_us: float
+) -> None:
     (finding,) = look(make_rounds(20, {HOST: (base, head, base)}), way=way)
     assert finding.evidence.margin.binds == "floor"
     assert finding.evidence.margin.floor == pytest.approx(floor_us / base, rel=0.01)

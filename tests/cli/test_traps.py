@@ -27,7 +27,7 @@ from bt_bench.base.names import FailOn
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.writing import write_result
-from bt_bench.results.gate.rounds import GateRound, Subject
+from bt_bench.results.gate.rounds import GateRound, SeriesKey
 from bt_bench.results.run.case import CaseResult, ControlSpread
 from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.series import series_of
@@ -59,7 +59,7 @@ def compare(write: Write, base: Sequence[CaseResult], other: Sequence[CaseResult
     return run("compare", write("baseline", base), write("fused", other), *options)
 
 
-def gate(rounds: Sequence[GateRound], *subjects: Subject, rules: Rules | None = None) -> Judged:
+def gate(rounds: Sequence[GateRound], *subjects: SeriesKey, rules: Rules | None = None) -> Judged:
     return run_gate(Replay(rounds), GatePlan(subjects), rules or Rules()).judged
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sections import _names
-from bt_bench.config.yaml import Entry, Located
+from bt_bench.config.yaml import Located, YamlEntry
 
 CASE = "cases: [{name: a, requests: 1, tokens: 1}]\n"
 DEEP = "values are nested too deeply; expected at most 100 levels"
@@ -84,7 +84,7 @@ def test_names_take_time_in_proportion():
     def read(count):
         place = Place("my.yaml", 1, 1)
         names = [Located(f"v{number}", place) for number in range(count)]
-        entry = Entry(Located(names, place), place)
+        entry = YamlEntry(Located(names, place), place)
         assert len(_names({"variants": entry}, "variants", (), Problems())) == count
 
     assert grows(read, 2_000, 20_000) < 40

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.suites.block_tables import operations as ops
 
 ARMS = tuple(GateArm)
@@ -26,13 +26,13 @@ class Replay:
         return taken
 
 
-def subject(case: str = "case", metric: str = "host_us", variant: str = "fused") -> Subject:
-    return Subject(ops.STEP, case, variant, metric)
+def subject(case: str = "case", metric: str = "host_us", variant: str = "fused") -> SeriesKey:
+    return SeriesKey(ops.STEP, case, variant, metric)
 
 
 def make_rounds(
     count: int,
-    levels: dict[Subject, tuple[float, float, float]],
+    levels: dict[SeriesKey, tuple[float, float, float]],
     noise: float = 0.005,
     seed: int = 0,
 ) -> list[GateRound]:
@@ -51,7 +51,9 @@ def make_rounds(
     return rounds
 
 
-def without(rounds: Sequence[GateRound], arm: GateArm, one: Subject, keep: int) -> list[GateRound]:
+def without(
+    rounds: Sequence[GateRound], arm: GateArm, one: SeriesKey, keep: int
+) -> list[GateRound]:
     """The rounds with one value absent, except in the first `keep`."""
     return [
         GateRound(

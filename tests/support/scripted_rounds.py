@@ -6,7 +6,7 @@ import json
 
 from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.processes import ProcessRounds
-from bt_bench.runs.gate.sides import RoundsRequest, Side
+from bt_bench.runs.gate.sides import GateSide, RoundsRequest
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker.tasks.messages import Hello
@@ -23,7 +23,7 @@ def side(folder, label, script):
     folder.mkdir(parents=True)
     (folder / "script.json").write_text(json.dumps(script))
     entries = tuple(VariantEntry(n, "", folder / f"{n}.py", False, "bt_kernels") for n in script)
-    return Side(label, entries, named=lambda text: f"{label}: {text}")
+    return GateSide(label, entries, named=lambda text: f"{label}: {text}")
 
 
 def request_of(tmp_path, base=None, head=None, workers=6):

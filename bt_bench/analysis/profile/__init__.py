@@ -16,7 +16,7 @@ from bt_bench.analysis.profile.counters import (
 )
 from bt_bench.analysis.profile.host_calls import host_changes
 from bt_bench.analysis.profile.reading import condensed, read_step
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.same_step import (
     other_speed,
     plan_of,

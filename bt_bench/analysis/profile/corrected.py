@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.weight import Weight
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import DeviceOperation, FloatArray, TracedSteps
@@ -30,7 +30,7 @@ class _Moved:
     call_shift: FloatArray
 
 
-class Corrected:
+class CorrectedSteps:
     """Traced steps without the time that tracing added.
 
     The calls are processed in order, each with the operations that it enqueued. Each sample is
@@ -64,7 +64,7 @@ class Corrected:
         at = np.zeros(len(self._returned))
         for call, (start, end) in zip(self._calls, self._spans, strict=True):
             _add_code(rows, at, start)
-            what = What.CALL if call.operation is None else What.LAUNCH
+            what = RowKind.CALL if call.operation is None else RowKind.LAUNCH
             rows.append(_row(Lane.HOST, what, call.name, start, end))
             if call.operation is not None and call.operation not in shown:
                 shown.add(call.operation)
@@ -76,7 +76,7 @@ class Corrected:
             for place in range(len(self._traced.operations))
             if place not in shown
         ]
-        rows.append(_row(Lane.HOST, What.WAIT, "wait for the device", self._returned, self._end))
+        rows.append(_row(Lane.HOST, RowKind.WAIT, "wait for the device", self._returned, self._end))
         return rows
 
     def _go_through(self) -> FloatArray:
@@ -189,7 +189,7 @@ class Corrected:
         moved = self._moved[place]
         return _row(
             Lane.DEVICE,
-            What.OPERATION,
+            RowKind.OPERATION,
             operation.name,
             moved.start,
             moved.end,
@@ -208,7 +208,7 @@ def _waits(name: str) -> bool:
 
 
 def _row(
-    lane: Lane, what: What, name: str, start: FloatArray, end: FloatArray, **more: Any
+    lane: Lane, what: RowKind, name: str, start: FloatArray, end: FloatArray, **more: Any
 ) -> TimelineRow:
     length = end - start
     low, high = np.percentile(length, [LOW, HIGH])
@@ -221,7 +221,7 @@ def _row(
 def _add_code(rows: list[TimelineRow], start: FloatArray, end: FloatArray) -> None:
     """Append a row for the host's own code, if it takes any time."""
     if median(end - start) > 0:
-        rows.append(_row(Lane.HOST, What.CODE, "host code", start, np.maximum(start, end)))
+        rows.append(_row(Lane.HOST, RowKind.CODE, "host code", start, np.maximum(start, end)))
 
 
 def _moment(samples: Sequence[float] | None, shift: FloatArray) -> float | None:

@@ -43,7 +43,7 @@ class HostRow:
     share: float
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """The kind of a function's change."""
 
     NEW = auto()
@@ -62,7 +62,7 @@ class HostChange:
         after: the function in the second one; `None` if it is gone.
     """
 
-    kind: Kind
+    kind: ChangeKind
     before: HostRow | None
     after: HostRow | None
 
@@ -81,7 +81,7 @@ class HostChange:
     @property
     def more(self) -> bool:
         """Return whether it takes longer now; for a change of calls, whether there are more."""
-        if self.kind is Kind.CALLS:
+        if self.kind is ChangeKind.CALLS:
             assert self.before is not None
             return self.row.calls > self.before.calls
         return self.difference_us > 0
@@ -122,18 +122,18 @@ def _rank(change: HostChange, least_us: float) -> int:
     return 0 if is_certain and abs(change.difference_us) >= least_us else 1
 
 
-def _kind(before: HostRow | None, after: HostRow | None, least_us: float) -> Kind | None:
+def _kind(before: HostRow | None, after: HostRow | None, least_us: float) -> ChangeKind | None:
     if before is None:
-        return Kind.NEW
+        return ChangeKind.NEW
     if after is None:
-        return Kind.GONE
+        return ChangeKind.GONE
     apart = max(before.self_low_us, after.self_low_us) > min(
         before.self_high_us, after.self_high_us
     )
     if apart and abs(after.self_us - before.self_us) >= least_us:
-        return Kind.TIME
+        return ChangeKind.TIME
     if before.calls != after.calls and not (before.calls_vary or after.calls_vary):
-        return Kind.CALLS
+        return ChangeKind.CALLS
     return None
 
 

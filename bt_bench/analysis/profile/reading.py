@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import Literal
 
-from bt_bench.analysis.profile.rows import TimelineRow, What
+from bt_bench.analysis.profile.rows import RowKind, TimelineRow
 from bt_bench.analysis.profile.timeline import Explained
 
 
 @dataclass(frozen=True)
-class Reading:
+class StepSummary:
     """The summary of an explained step; all in µs.
 
     Args:
@@ -29,12 +29,12 @@ class Reading:
     spare_us: float
 
 
-def read_step(step: Explained) -> Reading:
+def read_step(step: Explained) -> StepSummary:
     """Return the side that binds a step, its gaps, and its spare time."""
     operations = sorted(
-        (row for row in step.rows if row.what is What.OPERATION), key=lambda row: row.start_us
+        (row for row in step.rows if row.what is RowKind.OPERATION), key=lambda row: row.start_us
     )
-    return Reading(
+    return StepSummary(
         binds="device" if _queued(step, operations) else "host",
         gaps_us=_gaps(operations),
         after_us=max(0.0, step.step_us - step.host_us),
@@ -65,7 +65,7 @@ def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
     spread are sums over its parts, so it is not narrower than the true one.
     """
     found: list[TimelineRow] = []
-    for is_merged, group in groupby(rows, lambda row: row.what in (What.CODE, What.CALL)):
+    for is_merged, group in groupby(rows, lambda row: row.what in (RowKind.CODE, RowKind.CALL)):
         parts = list(group)
         if not is_merged:
             found += parts
@@ -76,8 +76,8 @@ def condensed(rows: Sequence[TimelineRow]) -> list[TimelineRow]:
             low_us=sum(part.low_us for part in parts),
             high_us=sum(part.high_us for part in parts),
         )
-        if calls := sum(part.what is What.CALL for part in parts):
+        if calls := sum(part.what is RowKind.CALL for part in parts):
             name = f"own code, {calls} call{'s' * (calls != 1)}"
-            row = replace(row, what=What.CALL, name=name)
+            row = replace(row, what=RowKind.CALL, name=name)
         found.append(row)
     return found

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bt_bench.analysis.profile.corrected import Corrected
+from bt_bench.analysis.profile.corrected import CorrectedSteps
 from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
 from bt_bench.analysis.statistics.estimates import trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
@@ -61,7 +61,7 @@ def residual_of(
         without = frozenset(turns[group::count])
         weight = weight_of(timeline, Tracing.ALL, without=without)
         assert weight is not None  # there are other turns
-        found.append(_location(plain, traced, Corrected(traced, weight).ends_us, without))
+        found.append(_location(plain, traced, CorrectedSteps(traced, weight).ends_us, without))
     mean = sum(found) / count
     squares = sum((each - mean) ** 2 for each in found)
     error = math.sqrt((count - 1) / count * squares)

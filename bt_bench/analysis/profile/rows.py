@@ -13,7 +13,7 @@ class Lane(StrEnum):
     DEVICE = auto()
 
 
-class What(StrEnum):
+class RowKind(StrEnum):
     """The kind of a row."""
 
     CODE = auto()  # the host's own code, between calls of CUDA
@@ -42,7 +42,7 @@ class TimelineRow:
     """
 
     lane: Lane
-    what: What
+    what: RowKind
     name: str
     start_us: float
     end_us: float

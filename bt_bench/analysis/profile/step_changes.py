@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum, auto
 
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.timeline import Explained
 
 CHANGED_US = 0.3
@@ -85,10 +85,10 @@ def step_changes(before: Explained, after: Explained) -> list[StepChange]:
 
 
 def _rank(change: StepChange) -> int:
-    if change.row.what is What.WAIT:
+    if change.row.what is RowKind.WAIT:
         return 2
     is_other = change.before is None or change.after is None
-    return 0 if is_other and change.row.what is What.OPERATION else 1
+    return 0 if is_other and change.row.what is RowKind.OPERATION else 1
 
 
 _Key = tuple[str | None, ...]
@@ -104,7 +104,7 @@ class _Rows:
 
     def __init__(self, rows: Sequence[TimelineRow]) -> None:
         self.rows = rows
-        self.places = [place for place, row in enumerate(rows) if row.what is not What.CODE]
+        self.places = [place for place, row in enumerate(rows) if row.what is not RowKind.CODE]
         self.launched: dict[int, str] = {}  # by place of a launch, the first operation of it
         for row in rows:
             if row.launched_by is not None:
@@ -124,7 +124,7 @@ class _Rows:
 
         Its spread is as if all of it were low, or high, at once.
         """
-        parts = [row for row in self.rows[start:stop] if row.what is What.CODE]
+        parts = [row for row in self.rows[start:stop] if row.what is RowKind.CODE]
         if not parts:
             return None
         return replace(
@@ -191,7 +191,7 @@ def _said(rows: _Rows, place: int) -> str | None:
     if place >= len(rows.rows):
         return None
     row = rows.rows[place]
-    return "the return" if row.what is What.WAIT else rows.launched.get(place) or row.name
+    return "the return" if row.what is RowKind.WAIT else rows.launched.get(place) or row.name
 
 
 def _differ(before: TimelineRow | None, after: TimelineRow | None) -> bool:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bt_bench.analysis.profile.corrected import HIGH, LOW, Corrected
+from bt_bench.analysis.profile.corrected import HIGH, LOW, CorrectedSteps
 from bt_bench.analysis.profile.residual import residual_of
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.weight import weight_of
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.results import (
@@ -110,12 +110,12 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         return None
     if not plain.host_us or not traced.host_us:
         return None
-    corrected = Corrected(traced, weight)
+    corrected = CorrectedSteps(traced, weight)
     residual = residual_of(timeline, plain, traced, corrected.ends_us)
     rows = corrected.rows()
     returned = corrected.returned_us
     low, high = np.percentile(plain.step_us, [LOW, HIGH])
-    launching = [row for row in rows if row.what is What.LAUNCH]
+    launching = [row for row in rows if row.what is RowKind.LAUNCH]
     of_device = [row for row in rows if row.lane is Lane.DEVICE]
     busy, hidden = _busy(of_device, returned)
     last = max((row.end_us for row in of_device), default=returned)
@@ -131,8 +131,8 @@ def explain(timeline: Timeline, variant: VariantTimeline) -> Explained | None:
         rows=tuple(rows),
         launches=len(launching),
         launch_us=sum(row.length_us for row in launching),
-        other_calls_us=sum(row.length_us for row in rows if row.what is What.CALL),
-        code_us=sum(row.length_us for row in rows if row.what is What.CODE),
+        other_calls_us=sum(row.length_us for row in rows if row.what is RowKind.CALL),
+        code_us=sum(row.length_us for row in rows if row.what is RowKind.CODE),
         latency_us=_latency(rows),
         busy_us=busy,
         hidden_us=hidden,

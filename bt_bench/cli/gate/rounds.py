@@ -88,7 +88,7 @@ def _parse_looks(text: str) -> tuple[int, ...]:
 
 
 def show_plan(request: GateRequest) -> ExitCode:
-    from bt_bench.analysis import Asked
+    from bt_bench.analysis import Sought
     from bt_bench.runs import plan_of, prepare
 
     prepared = prepare(request)
@@ -101,7 +101,7 @@ def show_plan(request: GateRequest) -> ExitCode:
         print(f"{against}: {first} to {last} processes{more}")
         equal = "" if request.time_equal else "; seconds if both trees hold the same files"
         print(f"  time: {prepared.expected}{equal}")
-        print(f"  to be found: a slowdown of {Asked(request.detect).text}")
+        print(f"  to be found: a slowdown of {Sought(request.detect).text}")
     else:
         print(f"{against}: nothing is timed")
     if prepared.unseen:

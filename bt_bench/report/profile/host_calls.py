@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bt_bench.analysis.profile.host_calls import (
+    ChangeKind,
     HostChange,
     HostRow,
-    Kind,
     host_changes,
     host_rows,
 )
@@ -182,9 +182,9 @@ def _change(change: HostChange) -> tuple[Cell, ...]:
 
 def _said(change: HostChange) -> str:
     match change.kind:
-        case Kind.TIME:
+        case ChangeKind.TIME:
             return "longer" if change.more else "shorter"
-        case Kind.CALLS:
+        case ChangeKind.CALLS:
             return "more calls" if change.more else "fewer calls"
     return change.kind.value
 

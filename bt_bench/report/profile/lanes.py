@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from bt_bench.analysis.profile import Explained, Lane, TimelineRow, What
+from bt_bench.analysis.profile import Explained, Lane, RowKind, TimelineRow
 from bt_bench.base import format_bytes, one_line
 from bt_bench.report.profile import svg
 from bt_bench.report.profile.sentences import residual_error
@@ -36,18 +36,18 @@ _FEWEST_CHARACTERS = 12  # of an operation's name that is cut inside its bar
 _MOST_TICKS = 10
 
 _FILLS = {
-    What.CODE: "#9ecae1",
-    What.LAUNCH: "#fdae6b",
-    What.CALL: "#c9b3de",
-    What.WAIT: "#e3e3e3",
-    What.OPERATION: "#8fd19e",
+    RowKind.CODE: "#9ecae1",
+    RowKind.LAUNCH: "#fdae6b",
+    RowKind.CALL: "#c9b3de",
+    RowKind.WAIT: "#e3e3e3",
+    RowKind.OPERATION: "#8fd19e",
 }
 _LEGEND = {
-    What.CODE: "host's own code",
-    What.LAUNCH: "launch",
-    What.CALL: "other call of CUDA",
-    What.WAIT: "wait for the GPU",
-    What.OPERATION: "on the GPU",
+    RowKind.CODE: "host's own code",
+    RowKind.LAUNCH: "launch",
+    RowKind.CALL: "other call of CUDA",
+    RowKind.WAIT: "wait for the GPU",
+    RowKind.OPERATION: "on the GPU",
 }
 _RETURN = "the step's call returns"
 _ARROW = (
@@ -196,7 +196,7 @@ class _Band:
             self.parts.append(svg.text(_LEFT - 8, y + 14, lane, _GREY, anchor="end", size=11))
 
     def _host(self, row: TimelineRow) -> None:
-        name = _LEGEND[row.what] if row.what in (What.CODE, What.WAIT) else one_line(row.name)
+        name = _LEGEND[row.what] if row.what in (RowKind.CODE, RowKind.WAIT) else one_line(row.name)
         texts = (f"{name} {row.length_us:.1f}", f"{row.length_us:.1f}", f"{row.length_us:.0f}")
         self._bar(row, self._host_y, name, texts)
 
@@ -307,7 +307,7 @@ class _Band:
     @property
     def _returns_us(self) -> float:
         """The time when the call returns, without the profiler's overhead, as in the rows."""
-        waits = [row.start_us for row in self._step.rows if row.what is What.WAIT]
+        waits = [row.start_us for row in self._step.rows if row.what is RowKind.WAIT]
         return waits[-1] if waits else self._step.host_us
 
     def _end(self) -> None:

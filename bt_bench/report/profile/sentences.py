@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_bench.analysis.profile import Explained, What, read_step
+from bt_bench.analysis.profile import Explained, RowKind, read_step
 from bt_bench.base import ABSENT, format_percent
 
 LEAST_US = 0.05  # smallest time that is mentioned: less is printed as 0.0
@@ -19,7 +19,7 @@ def _binds(step: Explained) -> str:
     returned = f"the step takes {us(step.step_us)}, its call returns after {us(step.host_us)}"
     if read_step(step).binds == "host":
         return f"The host binds: {returned}, and the GPU waits for the launches."
-    operations = sum(row.what is What.OPERATION for row in step.rows)
+    operations = sum(row.what is RowKind.OPERATION for row in step.rows)
     waited = "last operation waits for those before it" if operations > 1 else "work outlasts that"
     return f"The GPU binds: {returned}, and the GPU's {waited}."
 

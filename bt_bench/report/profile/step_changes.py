@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bt_bench.analysis.profile import Explained, Lane, StepChange, What, step_changes
+from bt_bench.analysis.profile import Explained, Lane, RowKind, StepChange, step_changes
 from bt_bench.base import ABSENT, Cell, Section, Table, Tone
 
 MOST_ROWS = 12
@@ -73,7 +73,7 @@ def _name(change: StepChange) -> str:
     row = change.row
     if change.next_to is None:
         return row.name
-    return f"{row.name} {'before' if row.what is What.CODE else 'of'} {change.next_to}"
+    return f"{row.name} {'before' if row.what is RowKind.CODE else 'of'} {change.next_to}"
 
 
 def _with_spread(step: Explained) -> str:

@@ -10,8 +10,8 @@ from bt_bench.analysis import device_name
 from bt_bench.analysis.profile import (
     Explained,
     Lane,
+    RowKind,
     TimelineRow,
-    What,
     condensed,
     explain,
     read_step,
@@ -28,8 +28,8 @@ _BAR, _NO_BAR = "█", "·"
 
 
 _CODE_HELP = {
-    What.CODE: "host's own code",
-    What.WAIT: "wait for the GPU",
+    RowKind.CODE: "host's own code",
+    RowKind.WAIT: "wait for the GPU",
 }
 
 

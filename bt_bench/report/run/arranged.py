@@ -46,7 +46,7 @@ class CaseId:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArrangedArm:
     """One variant of the run, with its cases at hand."""
 
     name: str
@@ -67,8 +67,8 @@ class Arms:
     one variant. `selected` describes the selection of cases; `None` if all are shown.
     """
 
-    baseline: Arm
-    others: tuple[Arm, ...]
+    baseline: ArrangedArm
+    others: tuple[ArrangedArm, ...]
     case_ids: tuple[CaseId, ...]
     judged: Judged | None
     selected: str | None = None
@@ -78,18 +78,18 @@ class Arms:
         judgements = self.judged.judgements if self.judged else ()
         return {(each.other, each.key, each.metric): each for each in judgements}
 
-    def judgement(self, other: Arm, case_id: CaseId, series: Series) -> Judgement | None:
+    def judgement(self, other: ArrangedArm, case_id: CaseId, series: Series) -> Judgement | None:
         """Return the verdict on a series of an arm; `None` if a side lacks or failed the case."""
         if self.baseline.ok_case(case_id) is None or other.ok_case(case_id) is None:
             return None
         return self.judgement_on(other, case_id, metric_of(series).name)
 
-    def judgement_on(self, other: Arm, case_id: CaseId, metric: str) -> Judgement | None:
+    def judgement_on(self, other: ArrangedArm, case_id: CaseId, metric: str) -> Judgement | None:
         """Return the verdict on a metric of an arm, whatever the case's status; else `None`."""
         return self._judgements.get((other.name, case_id.key, metric))
 
     @property
-    def all(self) -> tuple[Arm, ...]:
+    def all(self) -> tuple[ArrangedArm, ...]:
         """The baseline, then the others."""
         return (self.baseline, *self.others)
 
@@ -116,7 +116,7 @@ def arrange(results: Sequence[VariantResult], selection: Selection = EVERYTHING)
     if not results:
         raise UsageError("expected at least one result to report, got none")
     arms = [
-        Arm(name, result, {_identify(case): case for case in result.cases})
+        ArrangedArm(name, result, {_identify(case): case for case in result.cases})
         for name, result in zip(unique_labels(results), results, strict=True)
     ]
     found = list(dict.fromkeys(case_id for arm in arms for case_id in arm.cases))
@@ -132,9 +132,9 @@ def arrange(results: Sequence[VariantResult], selection: Selection = EVERYTHING)
     return Arms(baseline, others, tuple(case_ids), judge_run(results), selected)
 
 
-def _only(arm: Arm, shown: Collection[CaseId]) -> Arm:
+def _only(arm: ArrangedArm, shown: Collection[CaseId]) -> ArrangedArm:
     cases = {case_id: case for case_id, case in arm.cases.items() if case_id in shown}
-    return Arm(arm.name, arm.result.model_copy(update={"cases": [*cases.values()]}), cases)
+    return ArrangedArm(arm.name, arm.result.model_copy(update={"cases": [*cases.values()]}), cases)
 
 
 def primary_series(arms: Arms, operation: Operation) -> list[Series]:
@@ -154,7 +154,7 @@ def is_resolved(arms: Arms, operation: Operation, series: Series) -> bool:
     return any(each is not None and each.verdict not in _NO_CHANGE for each in found)
 
 
-def row_title(arms: Arms, other: Arm, case_id: CaseId) -> str:
+def row_title(arms: Arms, other: ArrangedArm, case_id: CaseId) -> str:
     """Return the name of a row of changes, with the variant if there are several."""
     return f"{case_id.case} · {other.name}" if len(arms.others) > 1 else case_id.case
 

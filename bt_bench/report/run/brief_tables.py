@@ -11,7 +11,7 @@ from bt_bench.base.names import Operation
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.table_format import verdicts_cell
 from bt_bench.report.formats.texts import TONES, change_text, speed_up_texts
-from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId
 from bt_bench.report.run.cells import no_case_cell, range_text, speed_up_cells, time_of
 from bt_bench.report.run.headlines import MAX_OTHERS, metric_noun
 from bt_bench.results import Direction, Series, metric_named, metric_of
@@ -134,7 +134,9 @@ def _cases(arms: Arms, operation: Operation, metric: str, fits: bool) -> list[Ca
     return [case_id for case_id in cases if case_id.key in worst]
 
 
-def _speed_up(other: Arm, case_id: CaseId, judgement: Judgement | None, columns: int) -> Cell:
+def _speed_up(
+    other: ArrangedArm, case_id: CaseId, judgement: Judgement | None, columns: int
+) -> Cell:
     """Return a speed-up with its interval, or the interval alone if there are many columns.
 
     A mark shows the verdict, unless the interval does; see `MARKS`.
@@ -160,7 +162,7 @@ def marked(arms: Arms, operation: Operation, tabled: Sequence[Series]) -> bool:
     )
 
 
-def _launches(arms: Arms, arm: Arm, case_id: CaseId) -> Cell:
+def _launches(arms: Arms, arm: ArrangedArm, case_id: CaseId) -> Cell:
     case = arm.ok_case(case_id)
     if case is None:
         return no_case_cell(arm, case_id)

@@ -23,7 +23,7 @@ from bt_bench.report.formats.texts import (
     speed_up_texts,
     verdict_text,
 )
-from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId
 from bt_bench.results import CaseResult, LaunchCensus, Load, Quantity, Series, Status, VariantResult
 
 _STATUS_TEXTS = {Status.FAILED: "failed", Status.INSUFFICIENT: "INSUFFICIENT"}
@@ -39,7 +39,7 @@ def case_table(
     arms: Arms,
     operation: Operation,
     columns: Sequence[str],
-    cells: Callable[[Arm, CaseResult], list[Cell]],
+    cells: Callable[[ArrangedArm, CaseResult], list[Cell]],
 ) -> Table:
     """Build a table with a row per case and variant; one without a result shows its status."""
     rows = []
@@ -52,7 +52,7 @@ def case_table(
     return Table(("Config", "Variant", *columns), tuple(rows), num_text_columns=2)
 
 
-def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
+def time_cell(arm: ArrangedArm, case: CaseResult, series: Series) -> Cell:
     """Return the typical time of a series in µs, or why there is none."""
     value_us = typical_us(case, series)
     if value_us is None:
@@ -60,13 +60,13 @@ def time_cell(arm: Arm, case: CaseResult, series: Series) -> Cell:
     return Cell(format_number(value_us))
 
 
-def time_of(arm: Arm, case_id: CaseId, series: Series) -> Cell:
+def time_of(arm: ArrangedArm, case_id: CaseId, series: Series) -> Cell:
     """Return the typical time of a series in a case in µs, or why there is none."""
     case = arm.ok_case(case_id)
     return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
 
 
-def no_case_cell(arm: Arm, case_id: CaseId) -> Cell:
+def no_case_cell(arm: ArrangedArm, case_id: CaseId) -> Cell:
     """Return the cell in place of figures for a case that is not `ok`."""
     case = arm.cases.get(case_id)
     if case is not None:
@@ -163,7 +163,7 @@ def number_cell(value: float | None) -> Cell:
     return Cell(ABSENT if value is None else format_number(value))
 
 
-def disagreements_of(arm: Arm, case: CaseResult) -> tuple[Crosscheck, ...]:
+def disagreements_of(arm: ArrangedArm, case: CaseResult) -> tuple[Crosscheck, ...]:
     """Return the cross-checks of a case whose methods do not agree."""
     return disagreements(crosschecks(case, arm.result.calibration))
 

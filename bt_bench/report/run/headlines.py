@@ -9,7 +9,7 @@ from bt_bench.analysis import Judgement, Verdict
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
 from bt_bench.report.formats.phrases import noun_of, sentence
-from bt_bench.report.run.arranged import Arm, Arms
+from bt_bench.report.run.arranged import Arms, ArrangedArm
 from bt_bench.results import Series, metric_of
 
 MAX_OTHERS = 5
@@ -35,7 +35,9 @@ def headlines(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Iter
             yield sentence(other.name, judged, len(arms.cases_of(operation)))
 
 
-def _judgements(arms: Arms, operation: Operation, other: Arm, series: Series) -> list[Judgement]:
+def _judgements(
+    arms: Arms, operation: Operation, other: ArrangedArm, series: Series
+) -> list[Judgement]:
     found = (arms.judgement(other, case_id, series) for case_id in arms.cases_of(operation))
     return [judgement for judgement in found if judgement is not None]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bt_bench.analysis import CLOSES_WITHIN_PERCENT, Budget, Crosscheck, budgets
 from bt_bench.base import ABSENT, Cell, Table, format_percent
 from bt_bench.base.names import Operation
-from bt_bench.report.run.arranged import Arm, Arms, primary_series, row_title
+from bt_bench.report.run.arranged import Arms, ArrangedArm, primary_series, row_title
 from bt_bench.report.run.cells import (
     case_table,
     change_cell,
@@ -69,7 +69,7 @@ def _table_of(arms: Arms, operation: Operation, series: Mapping[str, Series]) ->
     if not set(columns) - _IDLE_REGIMES:
         return None
 
-    def cells(arm: Arm, case: CaseResult) -> list[Cell]:
+    def cells(arm: ArrangedArm, case: CaseResult) -> list[Cell]:
         found = disagreements_of(arm, case)
         return [_regime_cell(arm, case, series[name], found) for name in columns]
 
@@ -129,7 +129,9 @@ def budget_table(arms: Arms, operation: Operation) -> Table | None:
     return Table(columns, rows, num_text_columns=3) if rows else None
 
 
-def _regime_cell(arm: Arm, case: CaseResult, series: Series, found: Sequence[Crosscheck]) -> Cell:
+def _regime_cell(
+    arm: ArrangedArm, case: CaseResult, series: Series, found: Sequence[Crosscheck]
+) -> Cell:
     cell = time_cell(arm, case, series)
     note = disagreement_note(check for check in found if concerns(check, series))
     return Cell(cell.text, cell.note or note)

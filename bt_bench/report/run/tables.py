@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from bt_bench.analysis import percentile, step_medians_of
 from bt_bench.base import Cell, Table, format_number
 from bt_bench.base.names import Operation
-from bt_bench.report.run.arranged import Arm, Arms, CaseId, row_title
+from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId, row_title
 from bt_bench.report.run.cells import (
     case_table,
     change_cells,
@@ -48,7 +48,7 @@ def time_table(arms: Arms, operation: Operation) -> Table:
     """Build a table of times in µs and launches by case and variant; only times that can exist."""
     series = (_STAGE,) if _stages_only(arms, operation) else _TIMES
 
-    def cells(arm: Arm, case: CaseResult) -> list[Cell]:
+    def cells(arm: ArrangedArm, case: CaseResult) -> list[Cell]:
         doubts = disagreement_note(disagreements_of(arm, case))
         times = [time_cell(arm, case, each) for each in series]
         noted = [
@@ -83,7 +83,7 @@ def _stages_only(arms: Arms, operation: Operation) -> bool:
 
 
 def _distribution_rows(
-    arm: Arm, case_id: CaseId, quantities: Sequence[Quantity]
+    arm: ArrangedArm, case_id: CaseId, quantities: Sequence[Quantity]
 ) -> Iterator[tuple[Cell, ...]]:
     case = arm.ok_case(case_id)
     if case is None or case.workload.num_steps == 1:

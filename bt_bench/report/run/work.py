@@ -9,7 +9,7 @@ from bt_bench.analysis import Binds, Roofline, roofline
 from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.base.names import Operation
 from bt_bench.report.formats.texts import span_text
-from bt_bench.report.run.arranged import Arm, Arms, CaseId
+from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId
 from bt_bench.report.run.cells import number_cell
 from bt_bench.results import CaseResult, VariantResult
 
@@ -91,7 +91,7 @@ def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | N
     return {name: getattr(found, place) for name, place in ROOFLINE_FIGURES.items()}
 
 
-def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, Arm, Roofline]]:
+def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, ArrangedArm, Roofline]]:
     """Yield the rooflines of all cases and variants that were measured on a GPU."""
     for case_id in arms.cases_of(operation):
         for arm in arms.all:

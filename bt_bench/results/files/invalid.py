@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from bt_bench.base.errors import UsageError
-from bt_bench.results.files.kinds import RESULT, Kind, kind_of_document
+from bt_bench.results.files.kinds import RESULT, DocumentKind, kind_of_document
 from bt_bench.results.run.nouns import Noun
 from bt_bench.results.run.result import VariantResult
 
@@ -27,7 +27,7 @@ def describe_invalid(
     text: str,
     error: ValidationError,
     model: type[BaseModel] = VariantResult,
-    kind: Kind = RESULT,
+    kind: DocumentKind = RESULT,
 ) -> str:
     """Return the predicate of a sentence about the file: `is not JSON: …`.
 
@@ -67,7 +67,7 @@ def parsed(
     text: str,
     name: str,
     model: type[NounT],
-    kind: Kind,
+    kind: DocumentKind,
     context: Mapping[str, object] | None,
     problems: Callable[[NounT], Iterable[str]],
 ) -> NounT:

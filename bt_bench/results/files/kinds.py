@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Kind:
+class DocumentKind:
     """A kind of document.
 
     Args:
@@ -29,59 +29,61 @@ def _printed_by(command: str) -> str:
     return f"`{command}` printed it, and no command reads it"
 
 
-RESULT = Kind(
+RESULT = DocumentKind(
     "result",
     frozenset({"run_id", "variant", "plan"}),
     "`bt-bench compare` and `bt-bench gate --against FILE` read it",
 )
-RECORDING = Kind(
+RECORDING = DocumentKind(
     "recording",
     frozenset({"arms", "subjects", "rounds"}),
     "`bt-bench selfcheck --recording FILE` reads it",
 )
-CENSUS = Kind(
+CENSUS = DocumentKind(
     "static census",
     frozenset({"toolchain", "variants", "cases"}),
     "`bt-bench gate --static --against FILE` reads it",
 )
-COUNTERS = Kind(
+COUNTERS = DocumentKind(
     "file of counters",
     frozenset({"tool", "calls", "l2", "variants"}),
     "`bt-bench show` and `bt-bench profile --tool ncu --against FILE` read it",
 )
-TIMELINE = Kind(
+TIMELINE = DocumentKind(
     "timeline",
     frozenset({"source", "empty", "variants"}),
     "`bt-bench show` and `bt-bench profile --against FILE` read it",
 )
 _OTHERS = (
-    Kind(
+    DocumentKind(
         "report of verdicts",
         frozenset({"judgements", "overall"}),
         "no command reads it, so give the results that it compares",
     ),
-    Kind(
+    DocumentKind(
         "report of a run",
         frozenset({"run_id", "baseline", "judgements"}),
         "no command reads it, so give the run folder that it is of",
     ),
-    Kind(
+    DocumentKind(
         "calibration",
         frozenset({"environment", "calibration", "verdicts"}),
         _printed_by("bt-bench calibrate"),
     ),
-    Kind("report of checks", frozenset({"checks", "explored"}), _printed_by("bt-bench check")),
-    Kind(
+    DocumentKind(
+        "report of checks", frozenset({"checks", "explored"}), _printed_by("bt-bench check")
+    ),
+    DocumentKind(
         "report of a selfcheck",
         frozenset({"gates", "seed", "recordings"}),
         _printed_by("bt-bench selfcheck"),
     ),
-    Kind(
+    DocumentKind(
         "report of launch costs",
         frozenset({"routes", "launches_per_sample"}),
         _printed_by("bt-bench overhead"),
     ),
-    Kind(
+    DocumentKind(
         "summary of a sweep",
         frozenset({"folder", "comparison", "results"}),
         "no command reads it, so give the folder or the results that it names",
@@ -90,7 +92,7 @@ _OTHERS = (
 KINDS = (RESULT, RECORDING, CENSUS, COUNTERS, TIMELINE, *_OTHERS)
 
 
-def kind_of_document(data: object) -> Kind | None:
+def kind_of_document(data: object) -> DocumentKind | None:
     """Return the kind of a JSON document; `None` if it is not one of bt-bench.
 
     Args:

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from bt_bench.base import name_of, read_text
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.invalid import NounT, describe_invalid
-from bt_bench.results.files.kinds import Kind
+from bt_bench.results.files.kinds import DocumentKind
 
 
 def read_profile_file(
-    path: Path, file_name: str, model: type[NounT], kind: Kind, tool: str
+    path: Path, file_name: str, model: type[NounT], kind: DocumentKind, tool: str
 ) -> NounT:
     """Read a file of a profile.
 

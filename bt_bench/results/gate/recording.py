@@ -18,7 +18,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.results.files.invalid import parsed
 from bt_bench.results.files.kinds import RECORDING
-from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.metrics import metric_named
 from bt_bench.results.run.nouns import Noun
 from bt_bench.results.run.result import Environment, Tool
@@ -39,7 +39,7 @@ class Revision(Noun):
 
 
 class RecordedSubject(Noun):
-    """A row of the table of subjects, see `bt_bench.results.gate.rounds.Subject`."""
+    """A row of the table of subjects, see `bt_bench.results.gate.rounds.SeriesKey`."""
 
     operation: Operation
     case: str
@@ -81,9 +81,9 @@ class Recording(Noun):
             return {subject.variant: BEFORE_PAIRS for subject in self.subjects}
         return dict(self.apart)
 
-    def table(self) -> list[Subject]:
+    def table(self) -> list[SeriesKey]:
         """Return the subjects, in their order in `values`."""
-        return [Subject(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
+        return [SeriesKey(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
 
 
 class Recorder:
@@ -158,7 +158,7 @@ def _context(text: str) -> dict[str, object]:
     return context_of(suite)
 
 
-def _recorded_round(taken: GateRound, table: Sequence[Subject]) -> RecordedRound:
+def _recorded_round(taken: GateRound, table: Sequence[SeriesKey]) -> RecordedRound:
     values = {
         arm: [_rounded(row.get(subject)) for subject in table] for arm, row in taken.values.items()
     }

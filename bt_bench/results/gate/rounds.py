@@ -19,7 +19,7 @@ class GateArm(StrEnum):
 
 
 @dataclass(frozen=True, order=True)
-class Subject:
+class SeriesKey:
     """The subject of one value in every process-round: a metric of a variant in a case."""
 
     operation: Operation
@@ -40,7 +40,7 @@ class GateRound:
     """
 
     order: tuple[GateArm, ...]
-    values: Mapping[GateArm, Mapping[Subject, float]]
+    values: Mapping[GateArm, Mapping[SeriesKey, float]]
 
 
 class RoundSource(Protocol):

@@ -30,7 +30,7 @@ from bt_bench.results import (
     GateArm,
     LaunchCensus,
     Recorder,
-    Subject,
+    SeriesKey,
     fallback_texts,
     launches_in,
 )
@@ -40,7 +40,7 @@ from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
-from bt_bench.runs.gate.sides import Culprit, RoundsRequest, Side, checkers
+from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
 from bt_bench.runs.progress import Progress
@@ -214,7 +214,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
 def _timed(
     request: GateRequest,
     prepared: Prepared,
-    subjects: Sequence[Subject],
+    subjects: Sequence[SeriesKey],
     hello: Hello,
     progress: Progress,
     apart: dict[str, str],
@@ -255,7 +255,7 @@ def _sameness(request: GateRequest) -> Sameness:
 
 
 def plan_of(
-    request: GateRequest, subjects: Sequence[Subject], apart: Mapping[str, str] | None = None
+    request: GateRequest, subjects: Sequence[SeriesKey], apart: Mapping[str, str] | None = None
 ) -> GatePlan:
     """Return the subjects and looks of the gate; refuse invalid looks."""
     labels = request.base.label, request.head.label
@@ -296,9 +296,9 @@ def _unseen(request: GateRequest, rounds: RoundsRequest) -> str:
 
 def _side(
     tree: Tree, names: Sequence[str], found: Mapping[str, VariantEntry], isolation: Isolation
-) -> Side:
+) -> GateSide:
     entries = tuple(found[name] for name in names if name != REFERENCE)
-    return Side(tree.label, entries, tree.commit, tree.dirty, isolation, tree.named)
+    return GateSide(tree.label, entries, tree.commit, tree.dirty, isolation, tree.named)
 
 
 def _title(request: GateRequest) -> str:
@@ -312,7 +312,7 @@ def _revisions(request: GateRequest) -> tuple[str, ...]:
     )
 
 
-def _why_failed(subject: Subject, failures: Mapping[Culprit, str]) -> str | None:
+def _why_failed(subject: SeriesKey, failures: Mapping[Culprit, str]) -> str | None:
     for operation in (None, subject.operation):
         for case in (None, subject.case):
             why = failures.get((subject.variant, operation, case))
@@ -328,7 +328,7 @@ def _whole(
     failures: Mapping[Culprit, str],
     lacking: Lacking,
     launched: Launched,
-    timed: Sequence[Subject],
+    timed: Sequence[SeriesKey],
     measured: Judged | None,
 ) -> Judged:
     """Return all judgements in the order of the config, timed or not."""
@@ -373,7 +373,7 @@ def _whole(
 
 
 def _counted(
-    request: GateRequest, subject: Subject, counts: Mapping[str, LaunchCensus]
+    request: GateRequest, subject: SeriesKey, counts: Mapping[str, LaunchCensus]
 ) -> Judgement:
     """Judge the launches of both revisions, whose counts are exact."""
     entry = Labels(request.base.label, request.head.label).entry(subject)
@@ -398,7 +398,7 @@ def _not_run(lacking: Lacking, labels: Collection[str]) -> Iterator[str]:
             yield f"{variant} is not run on {case}: it {what}, in both revisions."
 
 
-def _lost_subjects(request: GateRequest) -> list[Subject]:
+def _lost_subjects(request: GateRequest) -> list[SeriesKey]:
     """Return the subjects that the base's config has but the head's does not."""
     spec, places = request.spec, request.lost.places
     staging = load_suite(spec.suite).staging
@@ -416,14 +416,14 @@ def _lost_subjects(request: GateRequest) -> list[Subject]:
     operations = dict.fromkeys([*_spec_for(request).operations, *(place[0] for place in places)])
     metrics = choose_metrics(request.patterns, operations, kind_of(request.device))
     return [
-        Subject(operation, case, variant, metric.name)
+        SeriesKey(operation, case, variant, metric.name)
         for operation, case, variant in places
         for metric in metrics[operation]
     ]
 
 
 def _unmeasured(
-    request: GateRequest, subject: Subject, verdict: Verdict, cause: Cause, detail: str
+    request: GateRequest, subject: SeriesKey, verdict: Verdict, cause: Cause, detail: str
 ) -> Judgement:
     entry = Labels(request.base.label, request.head.label).entry(subject)
     entry.outcome = Settled(verdict, cause, detail)

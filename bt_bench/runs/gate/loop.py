@@ -16,13 +16,13 @@ import numpy as np
 
 from bt_bench.analysis import (
     DEFAULT_DETECT,
-    Asked,
     Judged,
     Judgement,
     Labels,
     Ledger,
     Power,
     Rules,
+    Sought,
     Verdict,
     forecast,
     is_short,
@@ -33,7 +33,7 @@ from bt_bench.analysis import (
 )
 from bt_bench.base import format_share
 from bt_bench.base.errors import UsageError
-from bt_bench.results import FloatArray, RoundSource, Subject
+from bt_bench.results import FloatArray, RoundSource, SeriesKey
 
 DEFAULT_LOOKS = (12, 32)
 MIN_ROUNDS, MAX_LOOK = 3, 1000
@@ -73,7 +73,7 @@ class GatePlan:
             if both labels are equal.
     """
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[SeriesKey, ...]
     base_label: str = "base"
     head_label: str = "head"
     looks: tuple[int, ...] = DEFAULT_LOOKS
@@ -180,7 +180,7 @@ def run_gate(
     source: RoundSource,
     plan: GatePlan,
     rules: Rules,
-    thresholds: Mapping[Subject, float] | None = None,
+    thresholds: Mapping[SeriesKey, float] | None = None,
     on_look: Callable[[Look], None] | None = None,
     disturbances: Callable[[], Sequence[str]] = tuple,
 ) -> GateOutcome:
@@ -201,8 +201,8 @@ def run_gate(
     """
     ledger = Ledger(plan.subjects)
     labels = Labels(plan.base_label, plan.head_label)
-    asked = Asked(plan.detect, rules.margin)
-    final: dict[Subject, Judgement] = {}
+    asked = Sought(plan.detect, rules.margin)
+    final: dict[SeriesKey, Judgement] = {}
     *alphas, extra_alpha = plan.alphas(rules.alpha)
     looks = list(zip(plan.looks, alphas, strict=True))
     number, ended = 0, False
@@ -240,7 +240,7 @@ def run_gate(
 
 
 def more_rounds(
-    plan: GatePlan, judgements: Sequence[Judgement], asked: Asked, alpha: float
+    plan: GatePlan, judgements: Sequence[Judgement], asked: Sought, alpha: float
 ) -> int | None:
     """Return the round count of one more look, to find the wanted slowdown; `None` for no look.
 
@@ -272,7 +272,7 @@ def more_rounds(
 def _forecast(
     plan: GatePlan,
     judgements: Sequence[Judgement],
-    asked: Asked,
+    asked: Sought,
     ahead: Sequence[tuple[int, float]],
 ) -> str:
     """Describe the slowdown that the looks ahead will find."""

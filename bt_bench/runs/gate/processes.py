@@ -20,7 +20,7 @@ from bt_bench.results import (
     GateRound,
     Reason,
     ReasonCode,
-    Subject,
+    SeriesKey,
     metric_of,
 )
 from bt_bench.runs.gate.capacity import num_workers
@@ -52,7 +52,7 @@ from bt_bench.worker import (
 CODE_COPIES = 4
 MOST_OF_OTHER_THREADS = 0.2  # of the CPU time; libraries of CUDA take next to none
 
-Values = dict[GateArm, dict[Subject, float]]
+Values = dict[GateArm, dict[SeriesKey, float]]
 
 
 class MustPartError(BtBenchError):
@@ -121,7 +121,7 @@ class ProcessRounds:
     def __init__(
         self,
         request: RoundsRequest,
-        subjects: Sequence[Subject],
+        subjects: Sequence[SeriesKey],
         hello: Hello,
         progress: Progress,
         on_batch: Callable[[list[GateRound]], None] = lambda _: None,
@@ -135,7 +135,7 @@ class ProcessRounds:
         self._names = [n for n in request.variants if any(s.variant == n for s in subjects)]
         self._apart = frozenset(apart or ())
         self._rng = random.Random(0)  # a gate that is repeated has the same orders
-        self._influences: dict[Subject, list[float]] = {}
+        self._influences: dict[SeriesKey, list[float]] = {}
         self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
         self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
@@ -294,7 +294,7 @@ class ProcessRounds:
         values: Values = {}
         for found in outcome.values:
             variant, arm = crew.place(found.variant)
-            subject = Subject(found.operation, found.case, variant, metric_of(found.series).name)
+            subject = SeriesKey(found.operation, found.case, variant, metric_of(found.series).name)
             if subject in self._subjects:
                 values.setdefault(arm, {})[subject] = found.value
                 if found.influence is not None and arm is not GateArm.HEAD:

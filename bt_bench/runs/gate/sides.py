@@ -20,7 +20,7 @@ from bt_bench.results import (
     Metric,
     Plan,
     ReasonCode,
-    Subject,
+    SeriesKey,
 )
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.gate.wanted import round_plan
@@ -43,7 +43,7 @@ Culprit = tuple[str, Operation | None, str | None]  # variant, operation, case; 
 
 
 @dataclass(frozen=True)
-class Side:
+class GateSide:
     """One revision and its variants.
 
     Args:
@@ -83,7 +83,7 @@ class RoundsRequest:
     """
 
     spec: SweepSpec
-    sides: Mapping[GateArm, Side]
+    sides: Mapping[GateArm, GateSide]
     metrics: Mapping[Operation, tuple[Metric, ...]]
     device: DeviceChoice
     serve: Serve
@@ -112,14 +112,14 @@ class RoundsRequest:
         return self.sides[GateArm.BASE].names
 
     @property
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[SeriesKey]:
         """All subjects that could be timed."""
         return self.subjects_of(self.variants, timed=True)
 
-    def subjects_of(self, variants: Sequence[str], *, timed: bool = False) -> list[Subject]:
+    def subjects_of(self, variants: Sequence[str], *, timed: bool = False) -> list[SeriesKey]:
         """Return the subjects of variants, or only those that are timed, not counted."""
         return [
-            Subject(operation, case.name, variant, metric.name)
+            SeriesKey(operation, case.name, variant, metric.name)
             for case in self.spec.cases
             for operation, metrics in self.metrics.items()
             for variant in variants
@@ -152,7 +152,9 @@ class Checkers:
         warnings: crashes that did not happen again.
     """
 
-    def __init__(self, request: RoundsRequest, workers: Sequence[tuple[Side, Supervisor]]) -> None:
+    def __init__(
+        self, request: RoundsRequest, workers: Sequence[tuple[GateSide, Supervisor]]
+    ) -> None:
         self._spec = request.spec
         self._counted = request.counted
         self._workers = workers
@@ -192,7 +194,7 @@ class Checkers:
                     reasons = dict.fromkeys(side.names, why) | reasons
         return reasons
 
-    def _wrong(self, side: Side, variants: Sequence[str], worker: Runner) -> dict[Culprit, str]:
+    def _wrong(self, side: GateSide, variants: Sequence[str], worker: Runner) -> dict[Culprit, str]:
         spec = self._spec
         failures: dict[Culprit, str] = {}
         for outcome in check_conformance(worker, spec, variants):
@@ -217,7 +219,7 @@ class Checkers:
         return failures
 
     def _count(
-        self, side: Side, case: CaseSpec, variants: Sequence[str], worker: Runner
+        self, side: GateSide, case: CaseSpec, variants: Sequence[str], worker: Runner
     ) -> dict[Culprit, str]:
         """Count launches, and return the failures of doing so."""
         finished = worker.run(CountLaunches(case, self._counted), variants)
@@ -290,7 +292,7 @@ def started(stack: ExitStack, setup: WorkerSetup, request: RoundsRequest) -> Sup
     return worker
 
 
-def greet(worker: Supervisor, *sides: Side) -> None:
+def greet(worker: Supervisor, *sides: GateSide) -> None:
     """Wait for a worker's start; an error in a variant file names the revision."""
     try:
         worker.__enter__()

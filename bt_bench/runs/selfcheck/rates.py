@@ -14,18 +14,18 @@ import numpy as np
 
 from bt_bench.analysis import (
     DEFAULT_DETECT,
-    Asked,
     Interval,
     Judgement,
     Promise,
     Rules,
+    Sought,
     Verdict,
     exit_code,
     percentile,
     wilson_interval,
 )
 from bt_bench.base.errors import ExitCode, UsageError
-from bt_bench.results import FloatArray, Subject
+from bt_bench.results import FloatArray, SeriesKey
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GateOutcome, GatePlan, run_gate
 from bt_bench.runs.progress import Progress
 from bt_bench.runs.selfcheck.resampled import ArraySource, Population
@@ -44,7 +44,7 @@ PROMISED = ("host_us", "gpu_us", "stage_us")
 _ROUNDING = 1e-9  # tolerance for comparing multiples of a margin
 
 
-class Kind(StrEnum):
+class SlowdownSize(StrEnum):
     """Measures of the size of a slowdown."""
 
     SHARE = "share"  # of the figure
@@ -58,23 +58,23 @@ class Slowdown:
     """A slowdown of one figure."""
 
     amount: float
-    kind: Kind = Kind.SHARE
+    kind: SlowdownSize = SlowdownSize.SHARE
 
     @property
     def key(self) -> str:
         """Its name in JSON, which stays as it was."""
-        said = self.kind is Kind.SAID
+        said = self.kind is SlowdownSize.SAID
         return "what the gate said it finds" if said else self.label.replace("µs", "us")
 
     @property
     def label(self) -> str:
         """Its name in tables: `+3 %`, `3 % or 0.1 µs`, `2 x margin`."""
-        if self.kind is Kind.OF_MARGIN:
+        if self.kind is SlowdownSize.OF_MARGIN:
             return f"{self.amount:g} x margin"
-        if self.kind is Kind.SAID:
+        if self.kind is SlowdownSize.SAID:
             return "the gate's own detection limit"
-        if self.kind is Kind.ASKED:
-            return f"{100 * self.amount:g} % or {Asked(self.amount).floor_us:.3g} µs"
+        if self.kind is SlowdownSize.ASKED:
+            return f"{100 * self.amount:g} % or {Sought(self.amount).floor_us:.3g} µs"
         return f"+{100 * self.amount:g} %"
 
     def share(self, judgement: Judgement) -> float | None:
@@ -83,22 +83,22 @@ class Slowdown:
         `None` without the evidence that its size depends on.
         """
         evidence = judgement.evidence
-        if self.kind is Kind.SHARE:
+        if self.kind is SlowdownSize.SHARE:
             return self.amount
         if evidence is None:
             return None
-        if self.kind is Kind.ASKED:
-            return Asked(self.amount, evidence.margin.configured).of(judgement)
-        if self.kind is Kind.SAID:
+        if self.kind is SlowdownSize.ASKED:
+            return Sought(self.amount, evidence.margin.configured).of(judgement)
+        if self.kind is SlowdownSize.SAID:
             return evidence.detectable
         return self.amount * evidence.needed
 
 
-SAID = Slowdown(1, Kind.SAID)
+SAID = Slowdown(1, SlowdownSize.SAID)
 
 PAIRED_SLOWDOWNS = (
     *(Slowdown(share) for share in (0.01, 0.02)),
-    *(Slowdown(share, Kind.ASKED) for share in sorted(LEAST_ASKED)),
+    *(Slowdown(share, SlowdownSize.ASKED) for share in sorted(LEAST_ASKED)),
     Slowdown(0.1),
     SAID,
 )
@@ -106,7 +106,7 @@ PAIRED_SLOWDOWNS = (
 
 APART_SLOWDOWNS = (
     *(Slowdown(share) for share in (0.01, 0.02, 0.03, 0.05, 0.10)),
-    *(Slowdown(factor, Kind.OF_MARGIN) for factor in FACTORS),
+    *(Slowdown(factor, SlowdownSize.OF_MARGIN) for factor in FACTORS),
 )
 """Slowdowns of figures that were measured apart."""
 
@@ -139,7 +139,7 @@ def rate_of(hits: Sequence[bool]) -> Rate:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SelfcheckDraw:
     """One draw of rounds, judged as it is and with one figure slowed.
 
     Args:
@@ -153,7 +153,7 @@ class Trial:
 
     values: FloatArray
     unchanged: GateOutcome
-    subject: Subject
+    subject: SeriesKey
     judgement: Judgement
     apart: bool
     found: dict[Slowdown, bool]
@@ -213,7 +213,7 @@ class Selfcheck:
         Both are about figures that were measured apart. One is over slowdowns by exactly that
         multiple, the other over all that reached it.
         """
-        just = Slowdown(factor, Kind.OF_MARGIN)
+        just = Slowdown(factor, SlowdownSize.OF_MARGIN)
         apart = [each for each in self.detections if each.apart]
         exact = [each.found for each in apart if each.slowdown == just]
         beyond = [each.beyond[factor] for each in apart]
@@ -236,7 +236,10 @@ class Selfcheck:
     def _of_paired(self) -> Iterator[Promise]:
         found = {each.slowdown: each for each in self.detections if not each.apart}
         wanted = [
-            *((f"found_{100 * share:g}", Slowdown(share, Kind.ASKED)) for share in LEAST_ASKED),
+            *(
+                (f"found_{100 * share:g}", Slowdown(share, SlowdownSize.ASKED))
+                for share in LEAST_ASKED
+            ),
             ("found_said", SAID),
         ]
         for name, slowdown in wanted:
@@ -245,7 +248,7 @@ class Selfcheck:
             detection = found.get(slowdown)
             rate = detection.found if detection else Rate(0, 0)
             text = spelled(rate)
-            if detection and slowdown.kind is Kind.ASKED:
+            if detection and slowdown.kind is SlowdownSize.ASKED:
                 text += f"; of gates that said they would: {spelled(detection.able)}"
             yield Promise(name, what, text, rate.reaches(least))
         margin = self.long_margin
@@ -324,7 +327,7 @@ def try_gate(
     rules: Rules,
     generator: np.random.Generator,
     slowdowns: Sequence[Slowdown] | None = None,
-) -> Trial:
+) -> SelfcheckDraw:
     """Run one draw of rounds through the gate, unchanged and with one figure slowed at a time.
 
     Args:
@@ -346,11 +349,11 @@ def try_gate(
         share = slowdown.share(judgement)
         # Without a margin nothing can be found.
         found[slowdown] = share is not None and is_found(values, plan, rules, {subject: share})
-    return Trial(values, unchanged, subject, judgement, apart, found)
+    return SelfcheckDraw(values, unchanged, subject, judgement, apart, found)
 
 
 def is_found(
-    values: FloatArray, plan: GatePlan, rules: Rules, slowed: dict[Subject, float]
+    values: FloatArray, plan: GatePlan, rules: Rules, slowed: dict[SeriesKey, float]
 ) -> bool:
     """Return whether a gate finds any of the slowed subjects to be slower."""
     outcome = run_gate(ArraySource(plan.subjects, values, slowed), plan, rules)
@@ -361,7 +364,7 @@ def is_found(
     )
 
 
-def summarise(trials: Sequence[Trial]) -> Selfcheck:
+def summarise(trials: Sequence[SelfcheckDraw]) -> Selfcheck:
     """Return the rates over trials."""
     unchanged = [trial.unchanged for trial in trials]
     judgements = [each for outcome in unchanged for each in outcome.judged.judgements]
@@ -384,7 +387,7 @@ def summarise(trials: Sequence[Trial]) -> Selfcheck:
     )
 
 
-def _long_margin(trials: Sequence[Trial]) -> float | None:
+def _long_margin(trials: Sequence[SelfcheckDraw]) -> float | None:
     margins = [
         each.evidence.needed
         for trial in trials
@@ -396,13 +399,13 @@ def _long_margin(trials: Sequence[Trial]) -> float | None:
     return percentile(margins, 50) if margins else None
 
 
-def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Detection:
+def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[SelfcheckDraw]) -> Detection:
     trials = [trial for trial in trials if slowdown in trial.found]
     metrics = dict.fromkeys(sorted(trial.subject.metric for trial in trials))
     promised = set(metrics) & set(PROMISED) or set(metrics)
     counted = [trial for trial in trials if apart or trial.subject.metric in promised]
 
-    def rate(among: Iterable[Trial]) -> Rate:
+    def rate(among: Iterable[SelfcheckDraw]) -> Rate:
         return rate_of([trial.found[slowdown] for trial in among])
 
     return Detection(
@@ -415,7 +418,7 @@ def _detection(slowdown: Slowdown, apart: bool, trials: Sequence[Trial]) -> Dete
     )
 
 
-def _said(slowdown: Slowdown, trial: Trial) -> bool:
+def _said(slowdown: Slowdown, trial: SelfcheckDraw) -> bool:
     """Return whether the gate of equal code reported that it would find such a slowdown."""
     share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
     if share is None or evidence is None:
@@ -423,12 +426,12 @@ def _said(slowdown: Slowdown, trial: Trial) -> bool:
     return evidence.detectable <= share * (1 + _ROUNDING)
 
 
-def _is_beyond(slowdown: Slowdown, trial: Trial, factor: int) -> bool:
+def _is_beyond(slowdown: Slowdown, trial: SelfcheckDraw, factor: int) -> bool:
     """Return whether a slowdown reaches `factor` times the margin, so the gate should find it.
 
     Without a known margin, only slowdowns given as a multiple of it can reach it.
     """
     share, evidence = slowdown.share(trial.judgement), trial.judgement.evidence
     if share is None or evidence is None:
-        return slowdown.kind is Kind.OF_MARGIN and slowdown.amount >= factor
+        return slowdown.kind is SlowdownSize.OF_MARGIN and slowdown.amount >= factor
     return share >= factor * evidence.needed * (1 - _ROUNDING)

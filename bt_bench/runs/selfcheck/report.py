@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from bt_bench.analysis import Asked, Rules, device_name
+from bt_bench.analysis import Rules, Sought, device_name
 from bt_bench.base import format_share
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
 from bt_bench.results import Recording
@@ -19,7 +19,7 @@ SCHEMA_VERSION: Final = 2
 def facts_of(recorded: Recording, rules: Rules, plan: GatePlan, gates: int) -> tuple[str, ...]:
     """Return how the selfcheck was done, a sentence each."""
     name = device_name(recorded.environment) or "an unknown device"
-    asked = Asked(plan.detect, rules.margin)
+    asked = Sought(plan.detect, rules.margin)
     return (
         f"{gates} gates per row, drawn from {len(recorded.rounds)} rounds of "
         f"{len(recorded.subjects)} metrics of cases, recorded on {name}.",

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from bt_bench.base.errors import UsageError
-from bt_bench.results import FloatArray, GateArm, GateRound, Recording, Subject
+from bt_bench.results import FloatArray, GateArm, GateRound, Recording, SeriesKey
 
 ARMS = tuple(GateArm)
 MIN_RECORDED_ROUNDS = 12
@@ -22,7 +22,7 @@ class Population(Protocol):
     """Equal code as a source of rounds for any number of gates."""
 
     @property
-    def subjects(self) -> tuple[Subject, ...]:
+    def subjects(self) -> tuple[SeriesKey, ...]:
         """The subjects that every round measures."""
         ...
 
@@ -47,9 +47,9 @@ class ArraySource:
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        subjects: Sequence[SeriesKey],
         values: FloatArray,
-        slowed: Mapping[Subject, float] | None = None,
+        slowed: Mapping[SeriesKey, float] | None = None,
     ) -> None:
         self._subjects = tuple(subjects)
         factors = np.ones((len(ARMS), len(self._subjects)))
@@ -67,7 +67,7 @@ class ArraySource:
             for rows in rounds
         ]
 
-    def _present(self, row: Sequence[float]) -> dict[Subject, float]:
+    def _present(self, row: Sequence[float]) -> dict[SeriesKey, float]:
         pairs = zip(self._subjects, row, strict=True)
         return {subject: value for subject, value in pairs if value == value}  # NaN equals nothing
 

@@ -33,7 +33,13 @@ from bt_bench.protocol import (
     runs_here,
     varied_workload,
 )
-from bt_bench.worker.checking.plain_scenarios import Action, Instance, Rewind, Scenario, Step
+from bt_bench.worker.checking.plain_scenarios import (
+    Action,
+    Instance,
+    NextStep,
+    PlainScenario,
+    Rewind,
+)
 
 if TYPE_CHECKING:
     from bt_bench.worker.checking.plain_player import PlainPlayer
@@ -179,7 +185,7 @@ class PlainExplorer(Explorer):
         self._suite = suite
         self._conformance: dict[int, dict[str, Workload]] = {}  # by seed
 
-    def scenario(self, source: Source) -> Scenario:
+    def scenario(self, source: Source) -> PlainScenario:
         """See the base class."""
         workloads = self._explorable(source.seed, source.features)
         if not workloads:
@@ -266,7 +272,7 @@ class _Maker:
         self._rng = source.rng()
         self._most = _MOST_ACTIONS[source.deep]
 
-    def make(self) -> Scenario:
+    def make(self) -> PlainScenario:
         names = self._names()
         workloads = tuple(
             varied_workload(
@@ -276,7 +282,7 @@ class _Maker:
         )
         instances = self._instances(len(names))
         actions = self._actions([len(workloads[one.workload].steps) for one in instances])
-        return Scenario(names, workloads, instances, tuple(actions))
+        return PlainScenario(names, workloads, instances, tuple(actions))
 
     def _names(self) -> tuple[str, ...]:
         """Pick one to three workloads, often one of them again.
@@ -319,7 +325,7 @@ class _Maker:
             fill = self._fill() if self._below(8) or current not in spoilt else None
             spoilt.add(current)
             again = 1 + self._below(2) if not self._below(4) else 0
-            yield Step(current, fill, again)
+            yield NextStep(current, fill, again)
 
     def _fill(self) -> int:
         return self._pick(_EDGES) if self._below(2) else -self._below(2**31) - 1
@@ -331,7 +337,7 @@ class _Maker:
         return some[self._below(len(some))]
 
 
-def is_legal(scenario: Scenario) -> bool:
+def is_legal(scenario: PlainScenario) -> bool:
     """Return whether no instance goes past its last step, and outputs are filled where needed.
 
     The outputs must be filled at an instance's first step, and at the first after a rewind.
@@ -350,7 +356,7 @@ def is_legal(scenario: Scenario) -> bool:
     return bool(scenario.actions)
 
 
-def _candidates(scenario: Scenario) -> Iterator[Scenario]:
+def _candidates(scenario: PlainScenario) -> Iterator[PlainScenario]:
     actions = scenario.actions
     for instance in sorted({action.instance for action in actions}):
         rest = tuple(action for action in actions if action.instance != instance)
@@ -376,8 +382,8 @@ def _simpler_instances(one: Instance) -> Iterator[Instance]:
         yield replace(one, shares=False)
 
 
-def _simpler_steps(action: Action) -> Iterator[Step]:
-    if not isinstance(action, Step):
+def _simpler_steps(action: Action) -> Iterator[NextStep]:
+    if not isinstance(action, NextStep):
         return
     for fewer in range(action.again):
         yield replace(action, again=fewer)
@@ -385,7 +391,7 @@ def _simpler_steps(action: Action) -> Iterator[Step]:
         yield replace(action, fill=GARBAGE)
 
 
-def _lines(scenario: Scenario) -> Iterator[str]:
+def _lines(scenario: PlainScenario) -> Iterator[str]:
     """Yield lines that describe the used instances, and then their actions."""
     used = sorted({action.instance for action in scenario.actions})
     contents = sorted({scenario.instances[at].workload for at in used})
@@ -413,6 +419,6 @@ def _lines(scenario: Scenario) -> Iterator[str]:
         places[at] += 1
 
 
-def _name(scenario: Scenario, instance: int) -> str:
+def _name(scenario: PlainScenario, instance: int) -> str:
     """Return the prefix of an instance's lines; empty if the scenario has only one."""
     return f"instance {instance}: " if len(scenario.instances) > 1 else ""

@@ -25,7 +25,7 @@ from bt_bench.protocol import (
     inputs_of_steps,
     running,
 )
-from bt_bench.worker.checking.plain_scenarios import Instance, Rewind, Scenario, Step
+from bt_bench.worker.checking.plain_scenarios import Instance, NextStep, PlainScenario, Rewind
 from bt_bench.worker.checking.plain_trial import (
     addresses,
     compare_around,
@@ -47,7 +47,7 @@ class PlainPlayer(Player):
         self._suite = suite
 
     def play(
-        self, variant: type[Any], scenario: Scenario, device: torch.device, guard: Guard | None
+        self, variant: type[Any], scenario: PlainScenario, device: torch.device, guard: Guard | None
     ) -> Iterator[Seen]:
         """See the base class: yield the outputs and state of all instances after each action."""
         stage = _Stage(self._suite, variant, scenario, device, guard)
@@ -72,7 +72,7 @@ class _Stage:
 
     suite: Suite
     variant: type[Any]
-    scenario: Scenario
+    scenario: PlainScenario
     device: torch.device
     guard: Guard | None
     instances: dict[int, _Played] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class _Played:
         if self.guard is not None:
             compare_start(self.driver, self._start)
 
-    def step(self, action: Step) -> None:
+    def step(self, action: NextStep) -> None:
         """Run the next step, and compare everything except the contents of outputs and state."""
         driver, step = self.driver, self.inputs[self._place]
         if action.fill is not None:
@@ -155,7 +155,7 @@ class _Played:
             compare_around(driver, results, pristine, step, self._addresses)
         self._place += 1
 
-    def _through(self, action: Step, step: Any) -> Through:
+    def _through(self, action: NextStep, step: Any) -> Through:
         """Return a wrapper that makes a call, and repeats it as measurements do."""
         undo = self.driver.undo() if action.again else None
         alone = len(self.path) == 1

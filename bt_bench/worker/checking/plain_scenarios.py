@@ -26,7 +26,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """The next step of an instance.
 
     Args:
@@ -54,11 +54,11 @@ class Rewind:
     path: Path
 
 
-Action = Step | Rewind
+Action = NextStep | Rewind
 
 
 @dataclass(frozen=True)
-class Scenario:
+class PlainScenario:
     """Workloads with their names, the instances driven through them, and the actions in order."""
 
     names: tuple[str, ...]

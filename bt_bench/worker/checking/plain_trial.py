@@ -55,7 +55,7 @@ def trial_of(
 
 
 @dataclass
-class Subject:
+class VariantUnderCheck:
     """A variant under check.
 
     Args:
@@ -72,7 +72,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedStep:
     """The expected outputs and state after a step.
 
     Args:
@@ -85,13 +85,13 @@ class Expected:
     state: Mapping[str, torch.Tensor]
     poison: int
 
-    def on(self, device: torch.device) -> Expected:
+    def on(self, device: torch.device) -> ExpectedStep:
         """Return the same on another device."""
         outputs, state = (
             {name: tensor.to(device) for name, tensor in tensors.items()}
             for tensors in (self.outputs, self.state)
         )
-        return Expected(outputs, state, self.poison)
+        return ExpectedStep(outputs, state, self.poison)
 
 
 class PlainTrial(Trial):
@@ -135,18 +135,18 @@ class PlainTrial(Trial):
         """See the base class."""
         return len(self._workload.steps)
 
-    def begin(self, variant: type[Any], guard: Guard) -> Subject:
+    def begin(self, variant: type[Any], guard: Guard) -> VariantUnderCheck:
         """See the base class."""
         driver = self._driver(variant, self._workload, self._device)
         inputs = self._inputs_on(self._device)
         start = copies(driver.state(), self._device)
-        return Subject(driver, addresses(driver), inputs, start)
+        return VariantUnderCheck(driver, addresses(driver), inputs, start)
 
-    def resume(self, driver: Driver) -> Subject:
+    def resume(self, driver: Driver) -> VariantUnderCheck:
         """See the base class."""
-        return Subject(driver, {})
+        return VariantUnderCheck(driver, {})
 
-    def expect(self, index: int) -> dict[Path, Expected]:
+    def expect(self, index: int) -> dict[Path, ExpectedStep]:
         """See the base class: per path, since a path may write only part of the outputs."""
         poison = -1000 - index if self._rng is None else int(self._rng.integers(-(2**31), -1))
         with running(self._suite, "the reference or its driver"):
@@ -157,12 +157,12 @@ class PlainTrial(Trial):
         # Outside `running`: an error here may come from a variant that broke the device.
         return {path: expected.on(self._device) for path, expected in found.items()}
 
-    def _expected(self, path: Path, driver: Driver, index: int, poison: int) -> Expected:
+    def _expected(self, path: Path, driver: Driver, index: int, poison: int) -> ExpectedStep:
         fill(driver.outputs(), poison)
         before = copies({**driver.outputs(), **driver.state()}, _CPU)
         run_path(self._suite, driver, path, self._reference_inputs[index], plainly)
         self._notice(path, driver, before, index)
-        return Expected(copies(driver.outputs(), _CPU), copies(driver.state(), _CPU), poison)
+        return ExpectedStep(copies(driver.outputs(), _CPU), copies(driver.state(), _CPU), poison)
 
     def _inputs_on(self, device: torch.device) -> Sequence[Any]:
         return inputs_of_steps(self._suite, self._driver, device, self._workload)
@@ -205,10 +205,10 @@ class PlainTrial(Trial):
 
     def step(
         self,
-        subject: Subject,
+        subject: VariantUnderCheck,
         path: Path,
         index: int,
-        expected: Mapping[Path, Expected],
+        expected: Mapping[Path, ExpectedStep],
         through: Through,
         guard: Guard,
         inputs: Any | None = None,
@@ -228,7 +228,11 @@ class PlainTrial(Trial):
         compare_around(driver, results, self._pristine[index], step, subject.addresses)
 
     def refill(
-        self, subject: Subject, path: Path, expected: Mapping[Path, Expected], result: object
+        self,
+        subject: VariantUnderCheck,
+        path: Path,
+        expected: Mapping[Path, ExpectedStep],
+        result: object,
     ) -> None:
         """See the base class: only results that are views of outputs are filled."""
         outputs = subject.driver.outputs().values()
@@ -241,22 +245,22 @@ class PlainTrial(Trial):
         }
         fill(views, expected[path].poison)
 
-    def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
+    def further(self) -> Iterator[tuple[str, Callable[[VariantUnderCheck, Guard], None]]]:
         """See the base class: `rewind` has to restore the state before the first step."""
         yield "rewind", self._check_rewind
 
-    def _check_rewind(self, subject: Subject, guard: Guard) -> None:
+    def _check_rewind(self, subject: VariantUnderCheck, guard: Guard) -> None:
         driver = subject.driver
         with guard(driver.variant, driver):
             driver.rewind()
         compare_start(driver, subject.start)
 
-    def compared(self, subject: Subject) -> Sequence[str]:
+    def compared(self, subject: VariantUnderCheck) -> Sequence[str]:
         """See the base class."""
         driver = subject.driver
         return [*driver.outputs(), *driver.state(), "inputs"]
 
-    def tolerant(self, subject: Subject) -> Sequence[str]:
+    def tolerant(self, subject: VariantUnderCheck) -> Sequence[str]:
         """See the base class: integers are always compared exactly."""
         driver = subject.driver
         names = [name for name, tolerance in driver.tolerances.items() if any(tolerance)]

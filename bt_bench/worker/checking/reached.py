@@ -18,13 +18,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from bt_bench.worker.tasks.plays import Coverage, OneSided, Ran, Unreached, Way
+from bt_bench.worker.tasks.plays import BranchWay, Coverage, FileCoverage, OneSided, Unreached
 
 _EXCUSE = re.compile(r"#\s*unreached:\s*(\S.*)")
 _Trace = Callable[[FrameType, str, Any], Any]
 
 
-def _trace(ran: Ran, loops: Mapping[int, int]) -> _Trace:
+def _trace(ran: FileCoverage, loops: Mapping[int, int]) -> _Trace:
     """Return a trace function that records the lines of one call.
 
     Args:
@@ -68,7 +68,7 @@ class Reached:
     """
 
     files: frozenset[str]
-    ran: dict[str, Ran] = field(default_factory=dict)
+    ran: dict[str, FileCoverage] = field(default_factory=dict)
     _loops: dict[str, Mapping[int, int]] = field(default_factory=dict)
 
     @contextmanager
@@ -90,14 +90,14 @@ class Reached:
         if name not in self._loops:
             text = Path(name).read_text(encoding="utf-8")
             self._loops[name] = {each.head: each.body for each in branches_in(text) if each.is_loop}
-        ran = self.ran.setdefault(name, Ran())
+        ran = self.ran.setdefault(name, FileCoverage())
         ran.lines.add(frame.f_lineno)
         return _trace(ran, self._loops[name])
 
-    def add(self, elsewhere: Mapping[str, Ran]) -> None:
+    def add(self, elsewhere: Mapping[str, FileCoverage]) -> None:
         """Add the lines and branches of the same files that ran in another process."""
         for name, ran in elsewhere.items():
-            self.ran.setdefault(name, Ran()).add(ran)
+            self.ran.setdefault(name, FileCoverage()).add(ran)
 
     def coverage(self, files: Iterable[str] | None = None) -> Coverage:
         """Return the coverage.
@@ -111,7 +111,7 @@ class Reached:
         for name in sorted(self.files if files is None else files):
             text = Path(name).read_text(encoding="utf-8")
             known = lines_of_functions(text, name)
-            ran = self.ran.get(name, Ran())
+            ran = self.ran.get(name, FileCoverage())
             total += len(known)
             reached += len(ran.lines & set(known))
             excuses = excuses_in(text)
@@ -148,18 +148,20 @@ class Branch:
     is_loop: bool
 
     @property
-    def possible(self) -> tuple[Way, Way]:
+    def possible(self) -> tuple[BranchWay, BranchWay]:
         """Return the two ways that it may go."""
-        return (Way.FEW, Way.MANY) if self.is_loop else (Way.TRUE, Way.FALSE)
+        return (
+            (BranchWay.FEW, BranchWay.MANY) if self.is_loop else (BranchWay.TRUE, BranchWay.FALSE)
+        )
 
-    def ways(self, ran: Ran) -> set[Way]:
+    def ways(self, ran: FileCoverage) -> set[BranchWay]:
         """Return the ways that it went."""
         if self.is_loop:
             counts = {count for head, count in ran.turns if head == self.head}
-            return {Way.MANY if count > 1 else Way.FEW for count in counts}
+            return {BranchWay.MANY if count > 1 else BranchWay.FEW for count in counts}
         test = range(self.head, self.last + 1)
         after = {line for before, line in ran.pairs if before in test and line not in test}
-        return {Way.TRUE if line == self.body else Way.FALSE for line in after}
+        return {BranchWay.TRUE if line == self.body else BranchWay.FALSE for line in after}
 
 
 def branches_in(text: str) -> list[Branch]:

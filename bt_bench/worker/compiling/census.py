@@ -35,7 +35,7 @@ _SHOWN_LINES = 15
 
 
 @dataclass(frozen=True)
-class Request:
+class CensusRequest:
     """A request to the compiling subprocess.
 
     Args:
@@ -59,7 +59,7 @@ class Request:
     code: bool = False
 
 
-class Answer(BaseModel):
+class CensusAnswer(BaseModel):
     """The subprocess's answer: a census, a message for the user, or a traceback of bt-bench.
 
     It also has the files of the modules that each variant uses, and the tracebacks of variants'
@@ -130,7 +130,7 @@ def compile_cases(
         capability_of(target)
     if not targets:
         raise UsageError("no target to compile for; expected one or more, such as sm_90")
-    request = Request(
+    request = CensusRequest(
         config=spec.name,
         cases=tuple(spec.cases),
         operations=tuple(spec.operations),
@@ -154,7 +154,9 @@ def compile_cases(
     return Compiled(answer.census, answer.files)
 
 
-def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[VariantEntry]) -> Answer:
+def _answer(
+    printed: str, errors: str, spec: SweepSpec, entries: Sequence[VariantEntry]
+) -> CensusAnswer:
     """Parse the answer, which must be the only line printed.
 
     Raises:
@@ -168,7 +170,7 @@ def _answer(printed: str, errors: str, spec: SweepSpec, entries: Sequence[Varian
     context = {"operations": load_suite(spec.suite).by_name}
     try:
         (line,) = lines
-        return Answer.model_validate_json(line, context=context)
+        return CensusAnswer.model_validate_json(line, context=context)
     except ValueError as error:
         raise UsageError(
             f"{whose} was made to print text that bt-bench does not print there; a variant must "

@@ -43,11 +43,11 @@ from bt_bench.variants import (
     traceback_of,
     variants_folder,
 )
-from bt_bench.worker.compiling.census import REQUEST_NAME, Answer, Request
+from bt_bench.worker.compiling.census import REQUEST_NAME, CensusAnswer, CensusRequest
 from bt_bench.worker.compiling.driver import AheadDriver
 from bt_bench.worker.compiling.host_code import ImportWatch, digest_of
 from bt_bench.worker.compiling.machine_code import Disassembler
-from bt_bench.worker.compiling.recorder import Recorder, Window
+from bt_bench.worker.compiling.recorder import BinaryRecorder, LaunchWindow
 from bt_bench.worker.compiling.targets import capability_of
 from bt_bench.worker.isolation.call_stack import with_room
 from bt_bench.worker.isolation.fence import Fence
@@ -69,18 +69,18 @@ def main(folder: Path) -> None:
     answers = os.dup(1)  # for the answer alone; not inherited by subprocesses
     os.dup2(2, 1)  # other output goes to stderr
     run_suites_here()
-    request: Request = pickle.loads((folder / REQUEST_NAME).read_bytes())
+    request: CensusRequest = pickle.loads((folder / REQUEST_NAME).read_bytes())
     seen: dict[str, None] = {}
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
     try:
         compiler = Compiler(request)
-        answer = Answer(census=with_room(compiler.census), files=compiler.files)
+        answer = CensusAnswer(census=with_room(compiler.census), files=compiler.files)
     except BtBenchError as error:
         if error.__cause__ is not None:
             seen.setdefault(traceback_of(error.__cause__))
-        answer = Answer(refusal=encodable(str(error)))
+        answer = CensusAnswer(refusal=encodable(str(error)))
     except Exception as error:
-        answer = Answer(defect=traceback_of(error))
+        answer = CensusAnswer(defect=traceback_of(error))
     answer.tracebacks = list(seen)
     with os.fdopen(answers, "w", encoding="utf-8") as file:
         file.write(f"{answer.model_dump_json()}\n")
@@ -107,7 +107,7 @@ class Compiler:
         files: paths of the modules that each variant uses, by the variant's name.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: CensusRequest) -> None:
         from triton import knobs
         from triton.runtime import driver
 
@@ -115,7 +115,7 @@ class Compiler:
         capabilities = [capability_of(target) for target in request.targets]
         self._request = request
         self._disassembler = Disassembler() if request.code else None
-        self._recorder = Recorder(self._disassembler)
+        self._recorder = BinaryRecorder(self._disassembler)
         self._driver = AheadDriver(capabilities, self._recorder.on_load, self._recorder.on_launch)
         self._watch = ImportWatch()
         # Makes `torch.empty` fill its memory, which makes contents of memory comparable.
@@ -203,7 +203,7 @@ class Compiler:
         try:
             # A new arm for each operation: none must find state that another has left.
             arm = Arm(entry.name, variant, case.workload, _CPU)
-            window = Window(target)
+            window = LaunchWindow(target)
             with arm.guarded():
                 self._run(arm, case.steps, operation, window)
         except ArmFailedError as failed:
@@ -215,7 +215,9 @@ class Compiler:
         }
         return OperationCensus.model_validate(where | launched), window.kernels
 
-    def _run(self, arm: Arm, steps: Sequence[Any], operation: Operation, window: Window) -> None:
+    def _run(
+        self, arm: Arm, steps: Sequence[Any], operation: Operation, window: LaunchWindow
+    ) -> None:
         for step in steps:
             call = arm.ready(operation, step)
             with self._recorder.step(window):

@@ -32,7 +32,7 @@ def short_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
-class Window:
+class LaunchWindow:
     """The launches of one operation on the steps of a workload.
 
     Attributes:
@@ -78,7 +78,7 @@ class Window:
         self._sequence.update(f"{what}\n".encode())
 
 
-class Recorder:
+class BinaryRecorder:
     """A recorder of each binary's resource usage; it passes launches to the current window.
 
     Args:
@@ -92,10 +92,10 @@ class Recorder:
         self.log = io.StringIO()
         self._disassembler = disassembler
         self._usages: dict[str, Usage] = {}  # by digest of the binary
-        self._window: Window | None = None
+        self._window: LaunchWindow | None = None
 
     @contextmanager
-    def step(self, window: Window) -> Iterator[None]:
+    def step(self, window: LaunchWindow) -> Iterator[None]:
         """Record the launches and torch operations of the `with` block as a step of a window."""
         window.begin_step()
         self._window = window

@@ -17,7 +17,7 @@ ONLY_INTERPRETED = "Triton's interpreter cannot run this line, a GPU may"
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of a file.
 
     Args:
@@ -90,7 +90,7 @@ def _summary_of(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def place_of(error: BaseException) -> Place | None:
+def place_of(error: BaseException) -> SourceLine | None:
     """Return the innermost line of a user's code that an exception has passed through.
 
     A kernel's own lines are found even if it is interpreted or does not compile. A line of the
@@ -112,14 +112,14 @@ def first_line(error: BaseException) -> str:
     return (text_of(error).splitlines() or [""])[0]
 
 
-def _places(error: BaseException) -> Iterator[Place]:
+def _places(error: BaseException) -> Iterator[SourceLine]:
     """Yield the lines that an exception has passed through, the innermost first."""
     chain = [error]
     while chain[-1] is not cause_of(error):
         assert chain[-1].__cause__ is not None
         chain.append(chain[-1].__cause__)
     frames = [frame for one in chain for frame in traceback.walk_tb(one.__traceback__)]
-    places = [Place(Path(f.f_code.co_filename), line, f.f_code.co_name) for f, line in frames]
+    places = [SourceLine(Path(f.f_code.co_filename), line, f.f_code.co_name) for f, line in frames]
     files = dict.fromkeys(place.path for place in reversed(places))
     for one in reversed(chain):
         if _is_of_triton(one, "CompilationError"):
@@ -128,7 +128,7 @@ def _places(error: BaseException) -> Iterator[Place]:
     yield from reversed(places)
 
 
-def _compiled(error: BaseException, path: Path) -> Place | None:
+def _compiled(error: BaseException, path: Path) -> SourceLine | None:
     """Return the line of a kernel that does not compile, if the kernel is in this file.
 
     Triton's exception has no frame of the kernel; it has the kernel's source and a line number.
@@ -139,7 +139,7 @@ def _compiled(error: BaseException, path: Path) -> Place | None:
         return None
     before, found, _ = "".join(linecache.getlines(str(path))).partition(source)
     name = source.partition("(")[0].removeprefix("def").strip()
-    return Place(path, before.count("\n") + line, name) if found else None
+    return SourceLine(path, before.count("\n") + line, name) if found else None
 
 
 def _packages_of(files: Iterable[Path]) -> Iterator[Path]:

@@ -30,8 +30,8 @@ from bt_bench.worker.measuring.probes import (
 )
 from bt_bench.worker.measuring.profiler_session import ProfilerSession, profiler_session
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Window
-from bt_bench.worker.measuring.spot_checks import Way
+from bt_bench.worker.measuring.rounds import ReplayWindow
+from bt_bench.worker.measuring.spot_checks import TimingWay
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import NoTelemetry, NvmlTelemetry, Surroundings
 from bt_bench.worker.tasks.arm import Arm
@@ -57,24 +57,24 @@ class Bench(ABC):
         """Return the probes that time a step on this device."""
 
     @abstractmethod
-    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+    def census(self, window: ReplayWindow, plan: Plan, records: Records) -> Censuses:
         """Count the launches of each arm, and add device times to the records."""
 
-    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:  # noqa: B027
+    def replay_graphs(self, window: ReplayWindow, plan: Plan, records: Records) -> None:  # noqa: B027
         """Add the series of captured graphs to the records, if possible."""
 
-    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+    def graph_ways(self, operation: Operation, plan: Plan) -> list[TimingWay]:
         """Return the ways to time calls by captured graphs: one, or none."""
         return []
 
-    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+    def profiled_ways(self, operation: Operation, plan: Plan) -> list[TimingWay]:
         """Return the ways to time calls by the profiler: one, or none."""
         return []
 
-    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:  # noqa: B027
+    def profile_all(self, windows: Sequence[tuple[ReplayWindow, Records]], plan: Plan) -> None:  # noqa: B027
         """Add device times on an idle device to the records of several windows, if possible."""
 
-    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+    def compiled(self, window: ReplayWindow) -> dict[str, list[CompiledKernel]]:
         """Return the binaries that each arm launches; empty where nothing is compiled."""
         return {}
 
@@ -94,7 +94,7 @@ class CpuBench(Bench):
         """Return a staging probe if the operation stages: nothing else can be timed."""
         return [StageProbe(self.around.clock)] if operation.traits.stages else []
 
-    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+    def census(self, window: ReplayWindow, plan: Plan, records: Records) -> Censuses:
         """Count launches in one replay."""
         counted: Censuses = {}
         for arm in window.instances[0]:
@@ -125,13 +125,13 @@ class CudaBench(Bench):
         stages = operation.traits.stages
         return cuda_probes(plan, self.around.clock, self._port, stages=stages)
 
-    def replay_graphs(self, window: Window, plan: Plan, records: Records) -> None:
+    def replay_graphs(self, window: ReplayWindow, plan: Plan, records: Records) -> None:
         """Capture and replay the arms that support it, if the plan includes graphs."""
         if GRAPH in plan.launch_paths and not window.operation.traits.on_host:
             with no_collection():
                 measure_graphs(window, plan, self.around.clock, self._port, records)
 
-    def graph_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+    def graph_ways(self, operation: Operation, plan: Plan) -> list[TimingWay]:
         """Return the way by a captured graph, if the plan includes graphs."""
         if GRAPH not in plan.launch_paths or operation.traits.on_host:
             return []
@@ -142,9 +142,9 @@ class CudaBench(Bench):
             arm.driver.replayed(call)
             return result
 
-        return [Way("graphs", lambda arm: supports(arm, GRAPH, operation), replay)]
+        return [TimingWay("graphs", lambda arm: supports(arm, GRAPH, operation), replay)]
 
-    def profiled_ways(self, operation: Operation, plan: Plan) -> list[Way]:
+    def profiled_ways(self, operation: Operation, plan: Plan) -> list[TimingWay]:
         """Return the profiler's way, unless nothing is launched or the plan profiles nothing."""
         if operation.traits.on_host or not plan.profile_rounds:
             return []
@@ -163,21 +163,21 @@ class CudaBench(Bench):
             sessions[0].run(kept.call)
             return kept.result
 
-        return [Way("the profiler", lambda _: True, profile, session)]
+        return [TimingWay("the profiler", lambda _: True, profile, session)]
 
-    def census(self, window: Window, plan: Plan, records: Records) -> Censuses:
+    def census(self, window: ReplayWindow, plan: Plan, records: Records) -> Censuses:
         """Profile launches and device times, unless the plan profiles nothing."""
         if window.operation.traits.on_host or not plan.profile_rounds:
             return {}
         return dict(profile_window(window, plan, self.around.clock, self._port, records))
 
-    def profile_all(self, windows: Sequence[tuple[Window, Records]], plan: Plan) -> None:
+    def profile_all(self, windows: Sequence[tuple[ReplayWindow, Records]], plan: Plan) -> None:
         """Add device times by the profiler."""
         timed = [(w, records) for w, records in windows if not w.operation.traits.on_host]
         if timed:
             profile_together(timed, plan, self.around.clock, self._port)
 
-    def compiled(self, window: Window) -> dict[str, list[CompiledKernel]]:
+    def compiled(self, window: ReplayWindow) -> dict[str, list[CompiledKernel]]:
         """Collect the binaries of each arm in a replay of its own."""
         found: dict[str, list[CompiledKernel]] = {}
         for arm in window.instances[0]:

@@ -24,7 +24,7 @@ from bt_bench.results import (
 from bt_bench.worker.measuring.ports import Call
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import NOTHING
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.timing import Rounds, Stopped, deciding_series
 from bt_bench.worker.tasks.arm import Arm, inputs_on
@@ -65,7 +65,7 @@ def measure_case(
         arms[CONTROL] = control
     copies = {name: (variant,) for name, variant in arms.items()}
     instances = build_instances(copies, workload, plan, bench.device)
-    window = Window(case, instances, inputs_on(bench.device, workload), operation)
+    window = ReplayWindow(case, instances, inputs_on(bench.device, workload), operation)
     records = Records(window.names, bench.around)
     probes = bench.probes(operation, plan)
     clock = bench.around.clock

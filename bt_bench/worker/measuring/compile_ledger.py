@@ -32,7 +32,7 @@ class Binary:
     spills: int | None
 
 
-class Recording:
+class LaunchedBinaries:
     """The binaries launched during a `CompileLedger.recording`."""
 
     def __init__(self, binaries: dict[object, Binary]) -> None:
@@ -87,9 +87,9 @@ class CompileLedger:
         _attach("kernel_load_end_hook", self._on_loaded)
 
     @contextmanager
-    def recording(self) -> Iterator[Recording]:
+    def recording(self) -> Iterator[LaunchedBinaries]:
         """Record the launches in the `with` block by any launch path, except replays."""
-        recording = Recording(self._binaries)
+        recording = LaunchedBinaries(self._binaries)
         detach = _attach("launch_enter_hook", recording._on_launch)
         try:
             yield recording

@@ -23,7 +23,7 @@ from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import RoundRecorder, Window, rounds_of_cycle
+from bt_bench.worker.measuring.rounds import ReplayWindow, RoundRecorder, rounds_of_cycle
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.tasks.arm import inputs_on
 from bt_bench.worker.tasks.outcome import OnRound, untold
@@ -45,7 +45,7 @@ class _Unit:
     """A unit with its arms, set up."""
 
     unit: RoundUnit
-    window: Window
+    window: ReplayWindow
     probes: Sequence[Probe]
 
 
@@ -167,7 +167,7 @@ class ProcessRound:
             taken = None if turn is None else self._instances_of(turn, unit.window)
             Rounds(unit.window, unit.probes, own, clock, of_unit, taken).run(on_round)
 
-    def _instances_of(self, turn: int, window: Window) -> list[int]:
+    def _instances_of(self, turn: int, window: ReplayWindow) -> list[int]:
         """Return the instances of a turn's code copy, a different one first each time."""
         number, later = turn % self._copies, turn // self._copies
         own = list(range(number, len(window.instances), self._copies)) or [0]
@@ -214,7 +214,7 @@ def _set_up(
 ) -> list[_Unit]:
     """Set up windows and probes; operations of one case with the same arms share instances."""
     ready = []
-    built: dict[tuple[str, tuple[str, ...]], Window] = {}
+    built: dict[tuple[str, tuple[str, ...]], ReplayWindow] = {}
     for unit in units:
         names = tuple(name for name in unit.variants if name in copies)
         if not names:
@@ -225,7 +225,7 @@ def _set_up(
             of_arms = {name: copies[name] for name in names}
             instances = build_instances(of_arms, workload, plan, bench.device)
             inputs = inputs_on(bench.device, workload)
-            built[key] = Window(unit.case.name, instances, inputs, unit.operation)
+            built[key] = ReplayWindow(unit.case.name, instances, inputs, unit.operation)
         window = replace(built[key], operation=unit.operation)
         ready.append(_Unit(unit, window, _probes(unit, plan, bench)))
     return ready

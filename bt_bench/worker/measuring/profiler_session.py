@@ -19,7 +19,7 @@ CALL_RANGE = "bt_bench_call_"  # the call alone
 
 
 @dataclass(frozen=True)
-class Activity:
+class DeviceActivity:
     """One device operation, with times of the host clock in ns."""
 
     kind: str
@@ -48,9 +48,9 @@ class Recorded:
 
     steps: dict[int, tuple[int, int]]
     returns_ns: dict[int, int]
-    activities: list[Activity]
+    activities: list[DeviceActivity]
 
-    def by_range(self, num_ranges: int) -> list[list[Activity]]:
+    def by_range(self, num_ranges: int) -> list[list[DeviceActivity]]:
         """Assign device activities to the host ranges that caused them, by time.
 
         Returns:
@@ -58,7 +58,7 @@ class Recorded:
         """
         ordered = sorted((*step, index) for index, step in self.steps.items())
         starts = [start for start, _, _ in ordered]
-        found: list[list[Activity]] = [[] for _ in range(num_ranges)]
+        found: list[list[DeviceActivity]] = [[] for _ in range(num_ranges)]
         for activity in self.activities:
             place = bisect_right(starts, activity.start_ns) - 1
             if place >= 0 and activity.start_ns <= ordered[place][1]:
@@ -74,7 +74,7 @@ def sort_events(events: Iterable[Any]) -> Recorded:
     """
     steps: dict[int, tuple[int, int]] = {}
     returns_ns: dict[int, int] = {}
-    activities: list[Activity] = []
+    activities: list[DeviceActivity] = []
     for event in events:
         on_device = event.device_type() == DeviceType.CUDA
         name, start, duration = event.name(), event.start_ns(), event.duration_ns()
@@ -86,7 +86,7 @@ def sort_events(events: Iterable[Any]) -> Recorded:
             else:
                 returns_ns[int(name[len(CALL_RANGE) :])] = start + duration
         elif on_device:
-            activities.append(Activity(kind_of(name), name, start, duration))
+            activities.append(DeviceActivity(kind_of(name), name, start, duration))
     activities.sort(key=lambda activity: activity.start_ns)
     return Recorded(steps, returns_ns, activities)
 

@@ -14,7 +14,7 @@ from bt_bench.worker.tasks.arm import Arm
 
 
 @dataclass(frozen=True)
-class Window:
+class ReplayWindow:
     """The arms and steps of a case to replay, and the operation to time.
 
     Each variant has several instances, each with its own buffers. The place of a buffer in host
@@ -68,7 +68,7 @@ class Turns:
     """
 
     def __init__(
-        self, window: Window, rng: random.Random, taken: Sequence[int] | None = None
+        self, window: ReplayWindow, rng: random.Random, taken: Sequence[int] | None = None
     ) -> None:
         self._window = window
         self._rng = rng

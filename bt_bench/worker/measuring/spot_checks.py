@@ -25,7 +25,7 @@ from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.ports import Call, Clock
 from bt_bench.worker.measuring.probes import Keeping, Probe
 from bt_bench.worker.measuring.regions import host_times
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.tasks.arm import Arm
 from bt_bench.worker.tasks.outcome import OnRound, told_in_parts, untold
 
@@ -34,7 +34,7 @@ SHARE_OF_TIME = 0.1  # of the rounds' time; beyond it, no further check begins
 
 
 @dataclass(frozen=True)
-class Way:
+class TimingWay:
     """A way to time calls.
 
     Args:
@@ -51,14 +51,16 @@ class Way:
     around: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-PLAINLY = Way("a plain call", lambda _: True, lambda _arm, _operation, call, _spoil: call())
+PLAINLY = TimingWay("a plain call", lambda _: True, lambda _arm, _operation, call, _spoil: call())
 
 
-def way_of(probe: Probe, operation: Operation) -> Way:
+def way_of(probe: Probe, operation: Operation) -> TimingWay:
     """Wrap a probe's timed call for spot checks."""
     quantities = ", ".join(dict.fromkeys(series.quantity for series in probe.series))
     path = probe.series[0].launch_path
-    return Way(f"{quantities} on {path}", lambda arm: probe.serves(arm, operation), probe.make)
+    return TimingWay(
+        f"{quantities} on {path}", lambda arm: probe.serves(arm, operation), probe.make
+    )
 
 
 class SpotChecks:
@@ -78,7 +80,7 @@ class SpotChecks:
 
     def __init__(
         self,
-        window: Window,
+        window: ReplayWindow,
         workload: Workload,
         device: torch.device,
         clock: Clock,
@@ -97,7 +99,12 @@ class SpotChecks:
         self.done = 0
 
     def perhaps(
-        self, arms: Sequence[Arm], ways: Sequence[Way], seconds: float, *, at_last: bool = False
+        self,
+        arms: Sequence[Arm],
+        ways: Sequence[TimingWay],
+        seconds: float,
+        *,
+        at_last: bool = False,
     ) -> bool:
         """Check arms in one of the ways, or decide not to.
 
@@ -123,7 +130,7 @@ class SpotChecks:
         self._spent_s += (self._clock.now_ns() - started_ns) / 1e9
         return True
 
-    def all(self, ways: Sequence[Way], alone: Sequence[Way]) -> None:
+    def all(self, ways: Sequence[TimingWay], alone: Sequence[TimingWay]) -> None:
         """Check every instance, and every arm in every way.
 
         Args:
@@ -146,7 +153,7 @@ class SpotChecks:
             for arm in arms:
                 use(arm, LaunchPath.JIT)
 
-    def _check(self, pairs: Sequence[tuple[Arm, Way]], where: str) -> None:
+    def _check(self, pairs: Sequence[tuple[Arm, TimingWay]], where: str) -> None:
         ways = {arm: way if way.serves(arm) else PLAINLY for arm, way in pairs}
         window = self._window
         steps = len(pairs) * len(window.steps)
@@ -165,7 +172,7 @@ class SpotChecks:
     def _through(
         self,
         arm: Arm,
-        way: Way,
+        way: TimingWay,
         spoil: Spoil,
         _variant: Any,
         operation: Operation,

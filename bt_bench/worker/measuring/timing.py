@@ -14,7 +14,7 @@ from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, phase
 from bt_bench.worker.measuring.ports import Clock
 from bt_bench.worker.measuring.probes import Probe, Sample
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turn, Turns
 from bt_bench.worker.measuring.spot_checks import SpotChecks, way_of
 from bt_bench.worker.measuring.stopping import Criterion, Key, RelativeWidth
 from bt_bench.worker.tasks.arm import Arm
@@ -57,7 +57,7 @@ class Rounds:
 
     def __init__(
         self,
-        window: Window,
+        window: ReplayWindow,
         probes: Sequence[Probe],
         plan: Plan,
         clock: Clock,

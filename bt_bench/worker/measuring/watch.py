@@ -27,7 +27,7 @@ REACHED_PERCENTILE = 90
 
 
 @dataclass(frozen=True)
-class Reading:
+class SensorReading:
     """The readings of a device's sensors at one moment; `None` is unknown.
 
     Args:
@@ -46,7 +46,7 @@ class Reading:
 class Telemetry(Protocol):
     """The sensors of the measured device."""
 
-    def read(self) -> Reading:
+    def read(self) -> SensorReading:
         """Read the sensors now."""
 
     def processes(self) -> int | None:
@@ -56,9 +56,9 @@ class Telemetry(Protocol):
 class NoTelemetry:
     """No sensors: nothing is known."""
 
-    def read(self) -> Reading:
+    def read(self) -> SensorReading:
         """Return a reading without values."""
-        return Reading()
+        return SensorReading()
 
     def processes(self) -> int | None:
         """Return `None`: unknown."""
@@ -76,11 +76,11 @@ class NvmlTelemetry:
         """Return the number of processes with a context on the GPU."""
         return self._sensors.processes()
 
-    def read(self) -> Reading:
+    def read(self) -> SensorReading:
         """Read the sensors now, which takes some tens of microseconds."""
         sensors = self._sensors
         reasons = sensors.throttle_reasons()
-        return Reading(
+        return SensorReading(
             sm_clock_mhz=sensors.sm_clock_mhz(),
             memory_clock_mhz=sensors.memory_clock_mhz(),
             throttle_reasons=None if reasons is None else tuple(reasons),
@@ -88,7 +88,7 @@ class NvmlTelemetry:
         )
 
 
-def is_throttled(before: Reading, after: Reading) -> bool:
+def is_throttled(before: SensorReading, after: SensorReading) -> bool:
     """Return whether a harmful reason held the clocks down before or after a round."""
     return any(
         HARMFUL_REASONS.intersection(reading.throttle_reasons or ()) for reading in (before, after)
@@ -144,7 +144,7 @@ class Watch:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._loads = 0
-        self._last = Reading()
+        self._last = SensorReading()
         self.begin()
 
     def begin(self) -> None:

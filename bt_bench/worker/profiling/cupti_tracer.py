@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from typing import Any, Literal
 
 from bt_bench.worker.profiling.activity_buffers import ActivityBuffers, Columns
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 
 _MODULE = "cupti-python"
 
@@ -36,7 +36,7 @@ class CuptiTracer:
         self._buffers = ActivityBuffers(self._cupti)
         self._call_names: dict[tuple[str, int], str] = {}
         self._kernel_names: dict[int, str] = {}
-        self._taken = Taken()
+        self._taken = PassRecords()
         self._lost = 0
         # Fail here, where another tracer can still be used, rather than in the first pass.
         with self.recording():
@@ -79,7 +79,7 @@ class CuptiTracer:
         lost, self._lost = self._lost, 0
         return lost
 
-    def taken(self) -> Taken:
+    def taken(self) -> PassRecords:
         """See `Tracer`."""
         self._taken.unreadable = self._buffers.unreadable
         return self._taken

@@ -30,7 +30,7 @@ class DeviceRecord(NamedTuple):
 
 
 @dataclass
-class Taken:
+class PassRecords:
     """The records of all passes, in any order.
 
     `dropped` is the number of lost records. `unreadable` is the reason why the last unreadable

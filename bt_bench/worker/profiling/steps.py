@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bt_bench.results import DeviceOperation, HostCall, TracedSteps, Tracing
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 
 LEAST_SHARE = 0.2
 """The smallest share of steps that must have made the same calls.
@@ -76,7 +76,7 @@ class InOrder:
         taken: the records, in any order.
     """
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: PassRecords) -> None:
         self.dropped = taken.dropped
         self.unreadable = taken.unreadable
         # An outer call comes before the calls that it makes, though these are recorded first.

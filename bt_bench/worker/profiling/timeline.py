@@ -38,7 +38,7 @@ from bt_bench.worker.measuring.launch_paths import use
 from bt_bench.worker.measuring.nvtx_ranges import SampleRanges, range_name
 from bt_bench.worker.measuring.ports import Call, Clock, CudaPort, DevicePort
 from bt_bench.worker.measuring.regions import host_times
-from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turn, Turns
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.profiling.host_calls import trace_host
 from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, traced_steps
@@ -95,7 +95,7 @@ def take_timeline(
     copies = {name: (variant,) for name, variant in variants.items()}
     instances = build_instances(copies, workload, plan, bench.device)
     steps = inputs_on(bench.device, workload)[: task.step + 1]
-    window = Window(task.case.name, instances, steps, task.operation)
+    window = ReplayWindow(task.case.name, instances, steps, task.operation)
     passes = _Passes(window, plan, bench.around.clock, port or CudaPort(), on_round)
     return passes.take(tracer_of)
 
@@ -104,7 +104,7 @@ class _Passes:
     """All passes of a timeline."""
 
     def __init__(
-        self, window: Window, plan: Plan, clock: Clock, port: DevicePort, on_round: OnRound
+        self, window: ReplayWindow, plan: Plan, clock: Clock, port: DevicePort, on_round: OnRound
     ) -> None:
         self._window = window
         self._clock = clock

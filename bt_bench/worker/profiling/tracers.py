@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from bt_bench.worker.profiling.cupti_tracer import CuptiTracer
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 
 
 class Tracer(Protocol):
@@ -34,7 +34,7 @@ class Tracer(Protocol):
     def dropped(self) -> int:
         """Return the number of records that were lost since the last call."""
 
-    def taken(self) -> Taken:
+    def taken(self) -> PassRecords:
         """Return the records of all passes."""
 
 
@@ -56,7 +56,7 @@ class TorchTracer:
     def __init__(self, why: str) -> None:
         import torch
 
-        self._taken = Taken()
+        self._taken = PassRecords()
         self.source = f"torch.profiler {torch.__version__}"
         self.missing = (
             "when a command was queued, and when it was submitted to the GPU",
@@ -82,12 +82,12 @@ class TorchTracer:
         """Return 0, since torch does not count lost records; see `Tracer`."""
         return 0
 
-    def taken(self) -> Taken:
+    def taken(self) -> PassRecords:
         """See `Tracer`."""
         return self._taken
 
 
-def _take_event(event: Any, taken: Taken) -> None:
+def _take_event(event: Any, taken: PassRecords) -> None:
     """Sort an event of Kineto's; skip all but calls of CUDA and device operations."""
     from torch._C._autograd import DeviceType
 

@@ -92,7 +92,7 @@ class Unreached:
     excuse: str = ""
 
 
-class Way(StrEnum):
+class BranchWay(StrEnum):
     """One of the two ways that a branch can go."""
 
     TRUE = "true"
@@ -116,7 +116,7 @@ class OneSided:
     file: str
     line: int
     function: str
-    missing: Way
+    missing: BranchWay
     excuse: str = ""
 
 
@@ -142,7 +142,7 @@ class Coverage:
 
 
 @dataclass
-class Ran:
+class FileCoverage:
     """The lines and branches of a file that ran.
 
     Args:
@@ -155,7 +155,7 @@ class Ran:
     pairs: set[tuple[int, int]] = field(default_factory=set)
     turns: set[tuple[int, int]] = field(default_factory=set)
 
-    def add(self, other: Ran) -> None:
+    def add(self, other: FileCoverage) -> None:
         """Add the lines and branches of the same file that ran elsewhere."""
         self.lines |= other.lines
         self.pairs |= other.pairs
@@ -163,7 +163,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class ReadRan(Task[dict[str, Ran]]):
+class ReadRan(Task[dict[str, FileCoverage]]):
     """Read the lines and branches of the one arm's own code that ran in this worker, by file."""
 
     doing = "while its lines were counted"
@@ -177,6 +177,6 @@ class ReadCoverage(Task[Coverage]):
         elsewhere: the answers of other workers to `ReadRan`.
     """
 
-    elsewhere: tuple[Mapping[str, Ran], ...] = ()
+    elsewhere: tuple[Mapping[str, FileCoverage], ...] = ()
 
     doing = "while its lines were counted"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.analysis.profile.host_calls import Kind, host_changes, host_rows
+from bt_bench.analysis.profile.host_calls import ChangeKind, host_changes, host_rows
 from bt_bench.results import HandlerCost, HostFrame, HostProfile
 
 FREE = HandlerCost(within_us=0, around_us=0)
@@ -72,24 +72,24 @@ def test_the_most_telling_change_comes_first():
     before = [frame("a", 5), frame("b", 9), frame("gone", 2), frame("often", 4, calls=4)]
     after = [frame("a", 6), frame("b", 4), frame("new", 0.1), frame("often", 5, calls=5)]
     assert changes(before, after) == [
-        ("gone", Kind.GONE, -2),
-        ("often", Kind.TIME, 1),
-        ("b", Kind.TIME, -5),
-        ("a", Kind.TIME, 1),
-        ("new", Kind.NEW, 0.1),
+        ("gone", ChangeKind.GONE, -2),
+        ("often", ChangeKind.TIME, 1),
+        ("b", ChangeKind.TIME, -5),
+        ("a", ChangeKind.TIME, 1),
+        ("new", ChangeKind.NEW, 0.1),
     ]
 
 
 def test_calls_that_vary_anyway_are_not_more_telling_than_time():
     before = [frame("a", 5), frame("often", 4, calls=4, vary=True)]
     after = [frame("a", 9), frame("often", 6, calls=5)]
-    assert changes(before, after) == [("a", Kind.TIME, 4), ("often", Kind.TIME, 2)]
+    assert changes(before, after) == [("a", ChangeKind.TIME, 4), ("often", ChangeKind.TIME, 2)]
 
 
 def test_lines_move_when_a_file_is_edited():
     assert changes([frame("f", 5, line=3)], [frame("f", 5, line=80)]) == []
     moved = changes([frame("f", 5)], [frame("f", 5, file="b.py")])
-    assert {kind for _, kind, _ in moved} == {Kind.NEW, Kind.GONE}
+    assert {kind for _, kind, _ in moved} == {ChangeKind.NEW, ChangeKind.GONE}
 
 
 def test_a_change_within_the_scatter_is_none():
@@ -106,7 +106,7 @@ def test_a_small_change_counts_in_a_short_step(plain_us, changed):
 def test_more_calls_in_the_same_time_are_a_change():
     before, after = profile(frame("f", 5, calls=2)), profile(frame("f", 5, calls=3))
     (change,) = host_changes(before, after)
-    assert change.kind is Kind.CALLS
+    assert change.kind is ChangeKind.CALLS
     assert change.more
     assert not host_changes(after, before)[0].more
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.timelines import Call, Launch, a_timeline
 
-from bt_bench.analysis.profile import What, condensed, explain, read_step
+from bt_bench.analysis.profile import RowKind, condensed, explain, read_step
 
 
 def explained(script):
@@ -17,19 +17,19 @@ def test_code_and_calls_between_launches_are_one_row():
     step = explained([*calls, Launch(operation="a"), Launch(operation="b")])
     rows = condensed(step.rows)
     kinds = [(row.what, row.name) for row in rows]
-    assert kinds[0] == (What.CALL, "own code, 3 calls")
-    assert [row.name for row in rows if row.what is What.OPERATION] == ["a", "b"]
+    assert kinds[0] == (RowKind.CALL, "own code, 3 calls")
+    assert [row.name for row in rows if row.what is RowKind.OPERATION] == ["a", "b"]
     assert rows[0].start_us == step.rows[0].start_us
     # Nothing is lost between the rows that stay.
-    merged = sum(row.length_us for row in rows if row.what in (What.CODE, What.CALL))
-    parts = sum(row.length_us for row in step.rows if row.what in (What.CODE, What.CALL))
+    merged = sum(row.length_us for row in rows if row.what in (RowKind.CODE, RowKind.CALL))
+    parts = sum(row.length_us for row in step.rows if row.what in (RowKind.CODE, RowKind.CALL))
     assert abs(merged - parts) < 0.05
 
 
 def test_code_alone_stays_code():
     step = explained([Launch(operation="a")])
     (first, *_) = condensed(step.rows)
-    assert first.what is What.CODE
+    assert first.what is RowKind.CODE
 
 
 def test_the_gpu_binds_where_most_of_the_step_passes_behind_the_return():

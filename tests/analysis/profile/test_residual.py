@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.timelines import ADDED, FUSED, NOTHING, a_timeline, a_variant, empty_calls, some_steps
 
-from bt_bench.analysis.profile.corrected import Corrected
+from bt_bench.analysis.profile.corrected import CorrectedSteps
 from bt_bench.analysis.profile.residual import Residual, residual_of
 from bt_bench.analysis.profile.weight import weight_of
 from bt_bench.analysis.statistics.student import t_quantile
@@ -38,7 +38,7 @@ def found(plain_more=None, empty_more=None, samples=6):
         for one in empty_calls(ADDED, **more)
     ]
     timeline = a_timeline(empty=empty)
-    ends_us = Corrected(traced, weight_of(timeline, Tracing.ALL)).ends_us
+    ends_us = CorrectedSteps(traced, weight_of(timeline, Tracing.ALL)).ends_us
     return residual_of(timeline, in_turns(plain, plain_more), in_turns(traced), ends_us)
 
 
@@ -91,6 +91,6 @@ def test_without_turns_in_common_there_is_no_error():
     plain, traced = a_variant("mine").steps
     timeline = a_timeline()
     later = traced.model_copy(update={"turns": [turn + 100 for turn in traced.turns]})
-    ends_us = Corrected(later, weight_of(timeline, Tracing.ALL)).ends_us
+    ends_us = CorrectedSteps(later, weight_of(timeline, Tracing.ALL)).ends_us
     residual = residual_of(timeline, plain, later, ends_us)
     assert residual.error_us is None

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.step_changes import StepChangeKind, step_changes
 from bt_bench.analysis.profile.timeline import Explained
 
@@ -16,29 +16,29 @@ SCATTER = 0.1
 
 
 def code(us, scatter=SCATTER):
-    return [(Lane.HOST, What.CODE, "host code", us, scatter)]
+    return [(Lane.HOST, RowKind.CODE, "host code", us, scatter)]
 
 
 def launch(operation, us=2.0, on_device=3.0, call=LAUNCH, scatter=SCATTER):
     return [
-        (Lane.HOST, What.LAUNCH, call, us, scatter),
-        (Lane.DEVICE, What.OPERATION, operation, on_device, scatter),
+        (Lane.HOST, RowKind.LAUNCH, call, us, scatter),
+        (Lane.DEVICE, RowKind.OPERATION, operation, on_device, scatter),
     ]
 
 
 def call(name, us):
-    return [(Lane.HOST, What.CALL, name, us, SCATTER)]
+    return [(Lane.HOST, RowKind.CALL, name, us, SCATTER)]
 
 
 def wait(us):
-    return [(Lane.HOST, What.WAIT, "wait for the device", us, SCATTER)]
+    return [(Lane.HOST, RowKind.WAIT, "wait for the device", us, SCATTER)]
 
 
 def explained(*parts, first_us=0.0):
     """A step of rows one after another, the first of which begins at a time in µs."""
     rows, at = [], first_us
     for lane, what, name, us, scatter in (row for part in parts for row in part):
-        launched_by = len(rows) - 1 if what is What.OPERATION else None
+        launched_by = len(rows) - 1 if what is RowKind.OPERATION else None
         spread = us - scatter, us + scatter
         rows.append(TimelineRow(lane, what, name, at, at + us, *spread, launched_by=launched_by))
         at += us

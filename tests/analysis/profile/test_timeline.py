@@ -23,7 +23,7 @@ from support.timelines import (
     some_steps,
 )
 
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.timeline import explain
 from bt_bench.analysis.profile.weight import differences_in_turn, weight_of
 from bt_bench.results import HostCall, Tracing, VariantTimeline
@@ -43,8 +43,8 @@ def spans(found, what):
 def assert_is_the_truth(found, script):
     """All rows lie where the script has them that was played without a profiler."""
     truth = play(script)
-    operations = [row for row in found.rows if row.what is What.OPERATION]
-    launched = [row for row in found.rows if row.what in (What.LAUNCH, What.CALL)]
+    operations = [row for row in found.rows if row.what is RowKind.OPERATION]
+    launched = [row for row in found.rows if row.what in (RowKind.LAUNCH, RowKind.CALL)]
     assert [row.name for row in launched] == [call.name for call in script]
     for row, span in zip(launched, truth.calls, strict=True):
         assert (row.start_us, row.end_us) == pytest.approx(span, abs=ROUNDING)
@@ -55,7 +55,7 @@ def assert_is_the_truth(found, script):
     assert found.residual_us == pytest.approx(0, abs=ROUNDING)
     assert found.host_us == pytest.approx(truth.host_us, abs=ROUNDING)
     assert found.closes
-    assert found.rows[-1].what is What.WAIT
+    assert found.rows[-1].what is RowKind.WAIT
     assert found.rows[-1].start_us == pytest.approx(truth.host_us, abs=ROUNDING)
 
 
@@ -107,7 +107,7 @@ def test_what_the_profiler_added_is_taken_off(script, added):
 def test_an_operation_that_may_have_waited_for_either_keeps_its_distance():
     """One that begins soon after another ended, which was after its call had returned."""
     found, truth = explained(SEPARATE, Added(launch_us=1.0)), play(SEPARATE)
-    *_, slots = [row for row in found.rows if row.what is What.OPERATION]
+    *_, slots = [row for row in found.rows if row.what is RowKind.OPERATION]
     assert slots.start_us == pytest.approx(truth.operations[-1][0] + 0.5)
 
 
@@ -120,7 +120,7 @@ CALLS = st.builds(Call, code_us=LENGTHS, us=LENGTHS, records=st.integers(1, 3))
 def test_a_step_is_never_moved_past_the_truth(script):
     """What is taken off is at most what was added."""
     found, truth = explained(script), play(script)
-    operations = [row for row in found.rows if row.what is What.OPERATION]
+    operations = [row for row in found.rows if row.what is RowKind.OPERATION]
     for row, (start, end) in zip(operations, truth.operations, strict=True):
         assert row.start_us >= start - ROUNDING
         assert row.length_us == pytest.approx(end - start, abs=ROUNDING)
@@ -174,19 +174,19 @@ def test_tracing_that_makes_nothing_longer_has_no_weight():
 def test_rows_are_in_order_and_each_operation_is_behind_its_call():
     found = explained(SEPARATE)
     assert [(row.lane, row.what, row.name) for row in found.rows] == [
-        (Lane.HOST, What.CODE, "host code"),
-        (Lane.HOST, What.CALL, "cudaGetDevice"),
-        (Lane.HOST, What.CODE, "host code"),
-        (Lane.HOST, What.LAUNCH, "cudaMemcpyAsync"),
-        (Lane.DEVICE, What.OPERATION, "copy host to device"),
-        (Lane.HOST, What.CODE, "host code"),
-        (Lane.HOST, What.LAUNCH, "cuLaunchKernelEx"),
-        (Lane.DEVICE, What.OPERATION, "gather_kernel"),
-        (Lane.HOST, What.CODE, "host code"),
-        (Lane.HOST, What.LAUNCH, "cuLaunchKernelEx"),
-        (Lane.DEVICE, What.OPERATION, "slots_kernel"),
-        (Lane.HOST, What.CODE, "host code"),
-        (Lane.HOST, What.WAIT, "wait for the device"),
+        (Lane.HOST, RowKind.CODE, "host code"),
+        (Lane.HOST, RowKind.CALL, "cudaGetDevice"),
+        (Lane.HOST, RowKind.CODE, "host code"),
+        (Lane.HOST, RowKind.LAUNCH, "cudaMemcpyAsync"),
+        (Lane.DEVICE, RowKind.OPERATION, "copy host to device"),
+        (Lane.HOST, RowKind.CODE, "host code"),
+        (Lane.HOST, RowKind.LAUNCH, "cuLaunchKernelEx"),
+        (Lane.DEVICE, RowKind.OPERATION, "gather_kernel"),
+        (Lane.HOST, RowKind.CODE, "host code"),
+        (Lane.HOST, RowKind.LAUNCH, "cuLaunchKernelEx"),
+        (Lane.DEVICE, RowKind.OPERATION, "slots_kernel"),
+        (Lane.HOST, RowKind.CODE, "host code"),
+        (Lane.HOST, RowKind.WAIT, "wait for the device"),
     ]
     assert [row.launched_by for row in found.rows if row.lane is Lane.DEVICE] == [3, 6, 9]
     assert {row.launched_by for row in found.rows if row.lane is Lane.HOST} == {None}
@@ -242,7 +242,7 @@ def test_a_step_without_operations_is_the_hosts():
 
 def test_a_step_without_calls_is_code_and_a_wait():
     found = explained(())
-    assert [row.what for row in found.rows] == [What.CODE, What.WAIT]
+    assert [row.what for row in found.rows] == [RowKind.CODE, RowKind.WAIT]
     assert found.residual_us == pytest.approx(0)
 
 
@@ -318,7 +318,7 @@ def test_calls_do_not_overlap_where_the_record_begins_late():
     plain = timeline.variants[0].of(Tracing.NONE)
     variant = timeline.variants[0].model_copy(update={"steps": [plain, traced]})
     _, late, following, *_ = explain(timeline, variant).rows
-    assert following.what is What.CALL
+    assert following.what is RowKind.CALL
     assert following.start_us == late.end_us == pytest.approx(1.4)
 
 

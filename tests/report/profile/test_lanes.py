@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from support.timelines import FUSED, SEPARATE, Call, Launch, a_timeline
 
-from bt_bench.analysis.profile import Lane, What, explain
+from bt_bench.analysis.profile import Lane, RowKind, explain
 from bt_bench.report.profile.lanes import LABEL_ROWS, WIDTH, free_rows, lanes_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -102,10 +102,10 @@ def test_bars_lie_where_their_rows_do():
 
 def test_each_kind_of_row_has_a_colour_of_its_own_and_is_in_the_legend():
     separate = step(*SEPARATE)
-    assert {row.what for row in separate.rows} == set(What)
+    assert {row.what for row in separate.rows} == set(RowKind)
     picture = lanes_svg([separate], "title")
     fills = {bar.fill for bar in bars(picture)}
-    assert len(fills) == len(What)
+    assert len(fills) == len(RowKind)
     root = ElementTree.fromstring(picture)
     assert {rect.get("fill") for rect in root.findall(f"{SVG}rect")} == {*fills, "#ffffff"}
     for name in ("host's own code", "launch", "other call of CUDA", "wait for the GPU", "enqueues"):

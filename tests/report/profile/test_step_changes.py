@@ -7,7 +7,7 @@ import json
 from support.sections import table_of, texts_of
 from support.timelines import shown
 
-from bt_bench.analysis.profile.rows import Lane, TimelineRow, What
+from bt_bench.analysis.profile.rows import Lane, RowKind, TimelineRow
 from bt_bench.analysis.profile.step_changes import step_changes
 from bt_bench.analysis.profile.timeline import Explained
 from bt_bench.base.document import ABSENT, Document, Tone
@@ -15,7 +15,7 @@ from bt_bench.report.profile.step_changes import step_changes_json, step_changes
 
 
 def row(what, name, us, launched_by=None):
-    lane = Lane.DEVICE if what is What.OPERATION else Lane.HOST
+    lane = Lane.DEVICE if what is RowKind.OPERATION else Lane.HOST
     return TimelineRow(lane, what, name, 1.0, 1.0 + us, us, us, launched_by=launched_by)
 
 
@@ -45,9 +45,9 @@ def explained(*rows, step_us=50.0):
 
 def step(code_us=5.0, launch_us=2.0, kernel_us=3.0, kernel="gather", step_us=50.0):
     return explained(
-        row(What.CODE, "host code", code_us),
-        row(What.LAUNCH, "cuLaunchKernelEx", launch_us),
-        row(What.OPERATION, kernel, kernel_us, launched_by=1),
+        row(RowKind.CODE, "host code", code_us),
+        row(RowKind.LAUNCH, "cuLaunchKernelEx", launch_us),
+        row(RowKind.OPERATION, kernel, kernel_us, launched_by=1),
         step_us=step_us,
     )
 
@@ -82,7 +82,7 @@ def test_no_change_is_said():
 
 
 def test_many_changes_are_cut_and_counted():
-    after = explained(*(row(What.CALL, f"call{n}", 20 - n) for n in range(14)))
+    after = explained(*(row(RowKind.CALL, f"call{n}", 20 - n) for n in range(14)))
     section = step_changes_section(explained(), after, "Step")
     assert [texts[1] for texts in texts_of(section)] == [f"call{n}" for n in range(12)]
     assert section.blocks[-1].startswith("2 further rows ")
@@ -92,7 +92,7 @@ def test_many_changes_are_cut_and_counted():
 
 
 def test_json_has_all_rows_with_their_names():
-    calls = [row(What.CALL, f"call{n}", 9 - n / 10) for n in range(14)]
+    calls = [row(RowKind.CALL, f"call{n}", 9 - n / 10) for n in range(14)]
     changes = step_changes(step(), explained(*step(kernel_us=20).rows, *calls))
     found = json.loads(json.dumps(step_changes_json(changes)))
     assert len(found) == 15

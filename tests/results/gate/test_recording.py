@@ -20,12 +20,12 @@ from bt_bench.results.gate.recording import (
     with_rounds,
     write_recording,
 )
-from bt_bench.results.gate.rounds import GateArm, GateRound, Subject
+from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.result import Tool
 from bt_bench.suites.block_tables import operations as ops
 
-HOST = Subject(ops.STEP, "small", "fused", "host_us")
-DEVICE = Subject(ops.STEP, "small", "fused", "gpu_us/compiled/cold")
+HOST = SeriesKey(ops.STEP, "small", "fused", "host_us")
+DEVICE = SeriesKey(ops.STEP, "small", "fused", "gpu_us/compiled/cold")
 BASE, HEAD, CONTROL = GateArm.BASE, GateArm.HEAD, GateArm.CONTROL
 ROUNDS = [
     GateRound(
@@ -90,7 +90,7 @@ def test_values_keep_a_millionth_of_a_microsecond() -> None:
 
 
 def test_it_refuses_to_write_what_it_would_not_read(tmp_path: Path) -> None:
-    wrong = GateRound((BASE,), {BASE: {Subject(ops.STEP, "small", "fused", "watts"): 1.0}})
+    wrong = GateRound((BASE,), {BASE: {SeriesKey(ops.STEP, "small", "fused", "watts"): 1.0}})
     with pytest.raises(ValueError, match="no metric 'watts'"):
         write_recording(tmp_path / "x.json", with_rounds(make_header(), [wrong]))
     assert not list(tmp_path.iterdir())

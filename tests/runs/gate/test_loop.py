@@ -10,7 +10,7 @@ from support.gate_rounds import HEAD, Replay, make_rounds, subject, without
 from bt_bench.analysis.deciding import Rules
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import UsageError
-from bt_bench.results.gate.rounds import GateRound, Subject
+from bt_bench.results.gate.rounds import GateRound, SeriesKey
 from bt_bench.runs.gate.loop import GateOutcome, GatePlan, Look, run_gate
 
 HOST = subject()
@@ -18,7 +18,7 @@ QUIET, LOUD = subject("quiet"), subject("loud")
 LOOKS = (12, 20, 32)
 
 
-def gate(source, *subjects: Subject, looks=LOOKS, on_look=None, **options) -> GateOutcome:
+def gate(source, *subjects: SeriesKey, looks=LOOKS, on_look=None, **options) -> GateOutcome:
     plan = GatePlan(subjects or (HOST,), looks=looks, **options)
     return run_gate(source, plan, Rules(), on_look=on_look)
 

@@ -20,10 +20,10 @@ from bt_bench.base.errors import UsageError
 from bt_bench.runs.selfcheck.rates import (
     SAID,
     Detection,
-    Kind,
     Rate,
     Selfcheck,
     Slowdown,
+    SlowdownSize,
     plan_for,
     selfcheck,
     spelled,
@@ -157,8 +157,10 @@ def test_a_promise_is_judged_by_the_worse_count() -> None:
         return Detection(slowdown, True, found, Rate(0, 0), by_factor)
 
     tried = (
-        detection(Slowdown(2, Kind.OF_MARGIN), Rate(94, 100), Rate(94, 100), Rate(0, 0)),
-        detection(Slowdown(3, Kind.OF_MARGIN), Rate(100, 100), Rate(100, 100), Rate(100, 100)),
+        detection(Slowdown(2, SlowdownSize.OF_MARGIN), Rate(94, 100), Rate(94, 100), Rate(0, 0)),
+        detection(
+            Slowdown(3, SlowdownSize.OF_MARGIN), Rate(100, 100), Rate(100, 100), Rate(100, 100)
+        ),
         detection(Slowdown(0.1), Rate(20, 100), Rate(18, 20), Rate(9, 10)),
     )
     result = Selfcheck(Rate(1, 100), Rate(0, 100), tried, (), 32, 0)
@@ -171,7 +173,7 @@ def test_a_promise_is_judged_by_the_worse_count() -> None:
 def test_promises_are_about_all_gates_and_say_what_the_gates_said() -> None:
     """A gate that says it cannot find a slowdown has not kept the promise that it is found."""
     asked = Detection(
-        Slowdown(0.05, Kind.ASKED), False, Rate(98, 100), Rate(90, 90), {2: Rate(0, 0)}
+        Slowdown(0.05, SlowdownSize.ASKED), False, Rate(98, 100), Rate(90, 90), {2: Rate(0, 0)}
     )
     result = Selfcheck(Rate(1, 100), Rate(0, 100), (asked,), (), 32, 0, 0.02)
     assert kept(result) == {
@@ -200,8 +202,8 @@ def test_slowdowns() -> None:
     one = judgement(base_value=2.0, evidence=evidence)
     shares = {
         Slowdown(0.03): 0.03,
-        Slowdown(0.03, Kind.ASKED): 0.05,
-        Slowdown(2, Kind.OF_MARGIN): 0.2,
+        Slowdown(0.03, SlowdownSize.ASKED): 0.05,
+        Slowdown(2, SlowdownSize.OF_MARGIN): 0.2,
         SAID: 0.2,
     }
     for slowdown, share in shares.items():
@@ -210,7 +212,7 @@ def test_slowdowns() -> None:
         *("+3 %", "3 % or 0.1 µs", "2 x margin", "the gate's own detection limit"),
     ]
     assert Slowdown(0.1).share(judgement()) == 0.1
-    assert Slowdown(2, Kind.OF_MARGIN).share(judgement()) is None
+    assert Slowdown(2, SlowdownSize.OF_MARGIN).share(judgement()) is None
 
 
 def test_populations_are_not_changed_by_slowing(monkeypatch: pytest.MonkeyPatch) -> None:

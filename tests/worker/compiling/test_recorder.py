@@ -8,7 +8,7 @@ import torch
 
 from bt_bench.analysis.code.ptxas import Usage
 from bt_bench.worker.compiling.driver import Launch
-from bt_bench.worker.compiling.recorder import LEAST_ADDRESS, Window, number_addresses
+from bt_bench.worker.compiling.recorder import LEAST_ADDRESS, LaunchWindow, number_addresses
 
 
 def sequence(**changed):
@@ -21,7 +21,7 @@ def sequence(**changed):
         "grid": (1, 2, 3),
         "arguments": (torch.arange(6).view(2, 3), 7, None, (1.5, "text")),
     }
-    window = Window("sm_90")
+    window = LaunchWindow("sm_90")
     window.begin_step()
     window.launched(Launch(**(fields | changed)), Usage(32, 0, 0))
     return window.sequence

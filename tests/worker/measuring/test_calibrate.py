@@ -15,7 +15,7 @@ from bt_bench.worker.measuring.calibration.calibrate import calibrate_host, cali
 from bt_bench.worker.measuring.calibration.copies import MOVED_BYTES
 from bt_bench.worker.measuring.calibration.overhead import LaunchRoute
 from bt_bench.worker.measuring.calibration.work import QUICK, THOROUGH, DeviceWork, Effort
-from bt_bench.worker.measuring.profiler_session import Activity
+from bt_bench.worker.measuring.profiler_session import DeviceActivity
 
 EFFORT = Effort(rounds=3, launches=10, spin_us=(3, 50), line_rounds=2, passes=2, copies=3)
 
@@ -56,7 +56,7 @@ class Device(ScriptedDevice):
         name, device_ns = work
         super().enqueue(device_ns)
         start_ns = self.idle_from_ns - device_ns
-        self.ran.append(Activity("kernel", name, start_ns, device_ns + RECORDED_NS))
+        self.ran.append(DeviceActivity("kernel", name, start_ns, device_ns + RECORDED_NS))
 
     def synchronize(self):
         super().synchronize()

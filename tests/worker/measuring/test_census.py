@@ -38,7 +38,7 @@ from bt_bench.worker.measuring.methods.profiler import profile_window
 from bt_bench.worker.measuring.profiler_session import (
     CALL_RANGE,
     STEP_RANGE,
-    Activity,
+    DeviceActivity,
     sort_events,
 )
 from bt_bench.worker.measuring.records import Records
@@ -235,7 +235,7 @@ def profiled_window(operation=ops.STEP, names=("fused",), ids=((1,),)):
 def test_lost_ranges_and_lost_records_are_noticed():
     with pytest.raises(ProfilerIncompleteError, match="1 of 2 ranges"):
         activities_by_range(sort_events(ranges(0, 0, 5, 9)), [False, False])
-    whole = [[Activity("kernel", "a", 0, 5)]]
+    whole = [[DeviceActivity("kernel", "a", 0, 5)]]
     mixed = census_of(profiled_window(), "fused", [whole, [[]]])
     assert mixed.startswith("step 0 of fused: one")
     nothing = census_of(profiled_window(), "fused", [[[]], [[]]])
@@ -250,10 +250,10 @@ def test_applying_nothing_may_launch_nothing():
 
 def test_busy_time_is_that_of_the_union_and_gaps_are_the_rest_of_the_span():
     activities = [
-        Activity("kernel", "a", 0, 10),
-        Activity("kernel", "b", 4, 3),
-        Activity("kernel", "c", 8, 7),
-        Activity("kernel", "d", 20, 5),
+        DeviceActivity("kernel", "a", 0, 10),
+        DeviceActivity("kernel", "b", 4, 3),
+        DeviceActivity("kernel", "c", 8, 7),
+        DeviceActivity("kernel", "d", 20, 5),
     ]
     assert times_ns(activities) == {
         Quantity.GPU_US: 20,
@@ -274,7 +274,7 @@ def test_a_busy_device_is_profiled_only_if_the_plan_says_so():
 
 
 AROUND = Surroundings(ScriptedClock(), NoTelemetry(), SimpleNamespace(loads=0))
-KERNEL = [[Activity("kernel", "a", 0, 5_000)]]
+KERNEL = [[DeviceActivity("kernel", "a", 0, 5_000)]]
 
 
 def profile(monkeypatch, session, **plan):
@@ -329,7 +329,7 @@ def test_a_call_that_outlasts_every_queue_loses_its_busy_times_only(monkeypatch)
 
 def test_other_launches_on_a_busy_device_are_noticed(monkeypatch):
     def session(setting, names):
-        twice = [[*KERNEL[0], Activity("kernel", "a", 9_000, 5)]]
+        twice = [[*KERNEL[0], DeviceActivity("kernel", "a", 9_000, 5)]]
         busy_bad = twice if setting.load is Load.BUSY else KERNEL
         return {name: busy_bad if name == "bad" else KERNEL for name in names}, frozenset()
 

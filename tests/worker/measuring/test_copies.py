@@ -13,7 +13,7 @@ from bt_bench.worker.measuring.calibration.copies import (
     affordable_sizes,
     time_copies,
 )
-from bt_bench.worker.measuring.profiler_session import Activity
+from bt_bench.worker.measuring.profiler_session import DeviceActivity
 
 TIMES = 3
 
@@ -43,7 +43,7 @@ class ScriptedProfiler:
         for index, moved in enumerate(self._moved):
             seen[moved] = seen.get(moved, 0) + 1
             duration_ns = moved if seen[moved] > WARM else 10 * moved
-            activity = Activity("copy", "Memcpy DtoD", 0, duration_ns)
+            activity = DeviceActivity("copy", "Memcpy DtoD", 0, duration_ns)
             found.append([] if index in dropped else [activity])
         return found
 
@@ -61,7 +61,7 @@ def test_copies_of_a_size_follow_each_other_and_the_first_do_not_count():
 
 
 def test_a_copy_of_several_activities_takes_as_long_as_all_of_them():
-    half = Activity("copy", "Memcpy DtoD", 0, 500)
+    half = DeviceActivity("copy", "Memcpy DtoD", 0, 500)
     copies = time_copies(lambda moved: None, lambda calls: [[half, half]] * len(calls), [1000], 2)
     assert copies.samples == [[1.0, 1.0]]
 

@@ -26,7 +26,7 @@ from bt_bench.worker.measuring.launch_paths import supports, use
 from bt_bench.worker.measuring.methods import profiler as cupti_census
 from bt_bench.worker.measuring.methods.interpreter import REPLAYS, count_case, count_launches
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.tasks.arm import Arm
 
 VARIANTS = ("one_launch", "one_launch_graph")
@@ -146,7 +146,7 @@ def test_a_step_is_one_device_operation(config, path, device, monkeypatch):
         arms = [arm for arm in arms if supports(arm, path, ops.STEP)]
         if not arms:
             pytest.skip(f"none of {', '.join(VARIANTS)} has the launch path {path} here")
-        window = Window(case, [arms], inputs_on(bench.device, workload), ops.STEP)
+        window = ReplayWindow(case, [arms], inputs_on(bench.device, workload), ops.STEP)
         for arm in arms:
             _replay(arm, window, path)
         censuses = bench.census(window, plan, Records(window.names, bench.around))

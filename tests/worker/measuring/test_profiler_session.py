@@ -19,12 +19,12 @@ from bt_bench.worker.measuring.methods.device_times import settings_of
 from bt_bench.worker.measuring.methods.profiler import _session
 from bt_bench.worker.measuring.profiler_session import (
     STEP_RANGE,
-    Activity,
+    DeviceActivity,
     ProfilerSession,
     Recorded,
     sort_events,
 )
-from bt_bench.worker.measuring.rounds import Turn, Window
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turn
 
 
 def call(index, start, end):
@@ -43,8 +43,8 @@ def test_operations_are_sorted_into_their_calls():
         Event("cudaLaunchKernel", 105, 5, on_device=False),
     ]
     assert sort_events(events).by_range(2) == [
-        [Activity("kernel", "first", 110, 600), Activity("kernel", "second", 120, 700)],
-        [Activity("kernel", "late", 230, 1_500)],
+        [DeviceActivity("kernel", "first", 110, 600), DeviceActivity("kernel", "second", 120, 700)],
+        [DeviceActivity("kernel", "late", 230, 1_500)],
     ]
 
 
@@ -55,7 +55,7 @@ def test_operations_outside_of_calls_are_left_out():
 
 def test_a_range_that_was_not_recorded_has_no_operations():
     events = [*call(1, 200, 300), Event("kernel", 110, 9), Event("kernel", 210, 9)]
-    assert sort_events(events).by_range(2) == [[], [Activity("kernel", "kernel", 210, 9)]]
+    assert sort_events(events).by_range(2) == [[], [DeviceActivity("kernel", "kernel", 210, 9)]]
 
 
 class Profiled:
@@ -99,7 +99,7 @@ class Profiled:
     def measured(self):
         """Durations of each step's activities, by condition."""
         arm = ScriptedArm("arm", self.device, [], host_ns=4_000)
-        window = Window("case", [[arm]], [1, 2], ops.STEP)
+        window = ReplayWindow("case", [[arm]], [1, 2], ops.STEP)
         settings = settings_of(Plan(l2=[Cache.COLD, Cache.HOT]))
         todo = [(window, setting, Turn(0, [arm])) for setting in settings]
         found = _session(todo, self.device, 10_000.0)

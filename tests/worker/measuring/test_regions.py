@@ -29,7 +29,7 @@ from bt_bench.worker.measuring.regions import (
     outlasted,
     queue_ahead,
 )
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.measuring.timing import Rounds
 from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
 
@@ -102,7 +102,7 @@ def measured(operation):
     """The samples of everything that is timed without the profiler, by series."""
     clock = ScriptedClock(TICK_NS)
     device = ScriptedDevice(clock)
-    window = Window("case", [[ScriptedArm("arm", device, [])]], [1, 2], operation)
+    window = ReplayWindow("case", [[ScriptedArm("arm", device, [])]], [1, 2], operation)
     around = Surroundings(clock, NoTelemetry(), SimpleNamespace(loads=0))
     records, staging = Records(["arm"], around), Records(["arm"], around)
     plan = Plan(rounds=4, warmup_rounds=0, graph_rounds=2, launch_paths=list(LaunchPath))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.worker.measuring.rounds import Turns, Window, balanced_orders, rounds_of_cycle
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turns, balanced_orders, rounds_of_cycle
 
 
 @pytest.mark.parametrize("count", range(1, 13))
@@ -29,7 +29,7 @@ def test_each_arm_is_at_each_place_and_after_each_other_equally_often(count):
 def window_of_three():
     """A window of three instances of three arms."""
     instances = [[SimpleNamespace(name=name) for name in "abc"] for _ in range(3)]
-    return Window("case", instances, [], operation=None)
+    return ReplayWindow("case", instances, [], operation=None)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from bt_bench.worker.measuring import spot_checks
 from bt_bench.worker.measuring.bench import CpuBench, cuda_probes
 from bt_bench.worker.measuring.case import build_instances, measure_case
 from bt_bench.worker.measuring.probes import Keeping, StageProbe
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.measuring.spot_checks import PLAINLY, SpotChecks, way_of
 
 CPU = torch.device("cpu")
@@ -97,7 +97,7 @@ def checks_of(variants, instances=1, operation=ops.STEP):
     plan = Plan(instances=instances, rounds=2 * instances)
     copies = {name: (variant,) for name, variant in variants.items()}
     built = build_instances(copies, WORKLOAD, plan, CPU)
-    window = Window("case", built, inputs_on(CPU, WORKLOAD), operation)
+    window = ReplayWindow("case", built, inputs_on(CPU, WORKLOAD), operation)
     return SpotChecks(window, WORKLOAD, CPU, ScriptedClock())
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.worker.machine.nvml import THROTTLE_REASONS, GpuSensors, throttle_names
-from bt_bench.worker.measuring.watch import NoTelemetry, Reading, is_throttled, slow_rounds
+from bt_bench.worker.measuring.watch import NoTelemetry, SensorReading, is_throttled, slow_rounds
 
-QUIET = Reading(sm_clock_mhz=1980, throttle_reasons=())
+QUIET = SensorReading(sm_clock_mhz=1980, throttle_reasons=())
 HARMLESS = ("gpu_idle", "applications_clocks", "sync_boost", "display_clocks")
 HARMFUL = ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 
 
 def with_reason(reason):
-    return Reading(sm_clock_mhz=1980, throttle_reasons=(reason,))
+    return SensorReading(sm_clock_mhz=1980, throttle_reasons=(reason,))
 
 
 @pytest.mark.parametrize("reason", HARMFUL)
@@ -43,7 +43,7 @@ def test_a_case_that_is_slowed_down_half_way_is_not_mixed():
 
 def test_what_is_not_known_spoils_nothing():
     nothing = NoTelemetry().read()
-    assert nothing == Reading()
+    assert nothing == SensorReading()
     assert not is_throttled(nothing, nothing)
     assert slow_rounds([None, None]) == set()
 

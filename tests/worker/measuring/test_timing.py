@@ -26,9 +26,9 @@ from bt_bench.worker.measuring.probes import (
     StageProbe,
 )
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.rounds import ReplayWindow
 from bt_bench.worker.measuring.timing import FULL_PAIRS_PER_INSTANCE, Rounds
-from bt_bench.worker.measuring.watch import NoTelemetry, Reading, Surroundings
+from bt_bench.worker.measuring.watch import NoTelemetry, SensorReading, Surroundings
 from bt_bench.worker.tasks.arm import Arm
 from bt_bench.worker.tasks.failures import ArmFailedError
 
@@ -51,7 +51,7 @@ class Rig:
             ]
             for _ in range(instances)
         ]
-        self.window = Window("case", arms, [1, 2], operation)
+        self.window = ReplayWindow("case", arms, [1, 2], operation)
 
     def host(self, path=JIT):
         return HostProbe(self.clock, self.device, path)
@@ -295,13 +295,13 @@ def test_a_throttled_round_does_not_count():
     rig = Rig("a")
     readings = iter(
         [
-            Reading(sm_clock_mhz=1980),  # when the records are made
-            Reading(sm_clock_mhz=1980),  # when the rounds begin
-            Reading(sm_clock_mhz=1980),
-            Reading(sm_clock_mhz=1980, throttle_reasons=("hw_thermal",)),
-            Reading(sm_clock_mhz=1500),
-            Reading(sm_clock_mhz=1980),
-            Reading(sm_clock_mhz=1980),
+            SensorReading(sm_clock_mhz=1980),  # when the records are made
+            SensorReading(sm_clock_mhz=1980),  # when the rounds begin
+            SensorReading(sm_clock_mhz=1980),
+            SensorReading(sm_clock_mhz=1980, throttle_reasons=("hw_thermal",)),
+            SensorReading(sm_clock_mhz=1500),
+            SensorReading(sm_clock_mhz=1980),
+            SensorReading(sm_clock_mhz=1980),
         ]
     )
     rig.telemetry = SimpleNamespace(read=lambda: next(readings))

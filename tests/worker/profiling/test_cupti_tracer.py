@@ -13,7 +13,7 @@ from support.cupti import Kind, record
 
 from bt_bench.worker.profiling import activity_buffers
 from bt_bench.worker.profiling.cupti_tracer import CuptiTracer
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 
 DEVICE = {Kind.CONCURRENT_KERNEL, Kind.MEMCPY, Kind.MEMSET}
 
@@ -125,7 +125,7 @@ def test_copies_say_from_where_to_where(cupti):
 
 def test_other_records_are_left(cupti):
     taken = taken_of(CuptiTracer(), cupti, record(Kind.OVERHEAD))
-    assert taken == Taken()
+    assert taken == PassRecords()
 
 
 def test_records_come_from_several_buffers_and_these_are_lent_again(cupti, monkeypatch):
@@ -182,7 +182,7 @@ def test_what_a_failed_pass_left_is_not_read(cupti):
     assert made.dropped() == 1
     with made.recording():
         pass
-    assert made.taken() == Taken()
+    assert made.taken() == PassRecords()
     assert made.dropped() == 0
 
 

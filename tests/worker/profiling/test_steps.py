@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bt_bench.results import Tracing
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 from bt_bench.worker.profiling.steps import InOrder, Ran, RecordsLostError, traced_steps
 
 STEP_NS = 100_000
@@ -16,7 +16,7 @@ class Pass:
     """Records of some steps, one after the other, with numbers as a profiler gives them."""
 
     def __init__(self):
-        self.taken = Taken()
+        self.taken = PassRecords()
         self.now_ns = EPOCH_NS
         self._correlation = 0
 
@@ -237,7 +237,7 @@ def test_times_in_the_command_buffer_are_given_if_all_have_them():
 
 def test_steps_that_nothing_is_recorded_of_are_all_kept():
     ran = [Ran(0, 10, 1.23456, 2.5), Ran(20, 30, 1.0, 2.0)]
-    steps = traced_steps(Tracing.NONE, ran, Taken())
+    steps = traced_steps(Tracing.NONE, ran, PassRecords())
     assert steps.host_us == [1.235, 1.0]
     assert steps.step_us == [2.5, 2.0]
     assert steps.calls == steps.operations == []

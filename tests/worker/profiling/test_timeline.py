@@ -15,7 +15,7 @@ from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters, Window
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.profiling import timeline
-from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, DeviceRecord, PassRecords
 from bt_bench.worker.profiling.timeline import take_timeline
 from bt_bench.worker.tasks.failures import ArmFailedError
 from bt_bench.worker.tasks.tasks import TakeTimeline
@@ -40,7 +40,7 @@ class Machine:
         self.passes = []
         self.loses = []  # how many records the next passes lose
         self._now = self._last = Tracing.NONE
-        self._taken = Taken()
+        self._taken = PassRecords()
         self._correlation = 0
 
     def now_ns(self):

@@ -11,7 +11,7 @@ from support.kineto import Event
 
 from bt_bench.worker.profiling import cupti_tracer, tracers
 from bt_bench.worker.profiling.cupti_tracer import CuptiTracer
-from bt_bench.worker.profiling.records import ApiRecord, Taken
+from bt_bench.worker.profiling.records import ApiRecord, PassRecords
 from bt_bench.worker.profiling.tracers import TorchTracer, tracer
 
 
@@ -44,7 +44,7 @@ def test_torch_is_used_if_a_library_is_missing(monkeypatch):
 
 
 def test_events_of_torch_are_sorted_by_what_they_are():
-    taken = Taken()
+    taken = PassRecords()
     for name in ("cudaLaunchKernel", "cuLaunchKernelEx", "aten::add", "custom_op", "cudnn"):
         tracers._take_event(Event(name, 1_000, 250, on_device=False), taken)
     for name in ("Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "cuda_named_kernel"):

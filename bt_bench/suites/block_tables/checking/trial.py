@@ -62,7 +62,7 @@ SPARE_OUTPUTS = 2  # rows and slots that no step reads, in buffers that the call
 
 
 @dataclass
-class Subject:
+class TablesUnderCheck:
     """Tables under check.
 
     Args:
@@ -127,12 +127,12 @@ class TableTrial(Trial):
         """See the base class."""
         return len(self._workload.steps)
 
-    def begin(self, variant: type[Any], guard: Guard) -> Subject:
+    def begin(self, variant: type[Any], guard: Guard) -> TablesUnderCheck:
         """See the base class."""
         tables = variant(self._workload.layout, self._device)
         with guard(tables):
             _set_up(tables, self._workload, self._garbage)
-        return Subject(
+        return TablesUnderCheck(
             tables,
             differences_of(variant),
             tensors_of(tables),
@@ -141,10 +141,10 @@ class TableTrial(Trial):
             tables.snapshot(),
         )
 
-    def resume(self, driver: Any) -> Subject:
+    def resume(self, driver: Any) -> TablesUnderCheck:
         """See the base class."""
         tables = driver.tables
-        return Subject(tables, differences_of(type(tables)), tensors_of(tables))
+        return TablesUnderCheck(tables, differences_of(type(tables)), tensors_of(tables))
 
     def expect(self, index: int) -> Expected:
         """See the base class."""
@@ -157,17 +157,17 @@ class TableTrial(Trial):
         found = buffers_of(self._reference, self._outputs)
         return Expected(copies_on(self._device, found), value)
 
-    def way(self, subject: Subject, index: int) -> str:
+    def way(self, subject: TablesUnderCheck, index: int) -> str:
         """See the base class."""
         return self._way(subject, index).title
 
-    def _way(self, subject: Subject, index: int) -> StagingWay:
+    def _way(self, subject: TablesUnderCheck, index: int) -> StagingWay:
         # On the timed inputs, steps are also staged as they were timed.
         return staging_way(subject.tables, 0 if self._rng is None else index)
 
     def step(
         self,
-        subject: Subject,
+        subject: TablesUnderCheck,
         path: Path,
         index: int,
         expected: Expected,
@@ -206,7 +206,9 @@ class TableTrial(Trial):
         if subject.addresses:
             compare_addresses(subject.addresses, tables)
 
-    def refill(self, subject: Subject, path: Path, expected: Expected, result: object) -> None:
+    def refill(
+        self, subject: TablesUnderCheck, path: Path, expected: Expected, result: object
+    ) -> None:
         """See the base class."""
         if isinstance(result, torch.Tensor):
             result.fill_(expected.poison)
@@ -214,7 +216,7 @@ class TableTrial(Trial):
             for each in result:
                 self.refill(subject, path, expected, each)
 
-    def further(self) -> Iterator[tuple[str, Callable[[Subject, Guard], None]]]:
+    def further(self) -> Iterator[tuple[str, Callable[[TablesUnderCheck, Guard], None]]]:
         """See the base class: dummy outputs, a refused append, and `restore`."""
         layout = self._workload.layout
         most_reqs, most_tokens = layout.max_num_reqs, layout.max_num_batched_tokens
@@ -228,7 +230,7 @@ class TableTrial(Trial):
         yield "refusal", partial(_check_refusal, self._workload)
         yield "restore", partial(_check_restore, self._start, self._workload, self._device)
 
-    def compared(self, subject: Subject) -> Sequence[str]:
+    def compared(self, subject: TablesUnderCheck) -> Sequence[str]:
         """See the base class."""
         return COMPARED if subject.outputs is None else [*COMPARED, CUSTOM_OUTPUTS]
 
@@ -241,7 +243,7 @@ def run(tables: Any, path: Path, step: StepInputs, through: Through) -> list[tup
     ]
 
 
-def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
+def _given_outputs(subject: TablesUnderCheck, index: int) -> CustomOutputs | None:
     """Return the caller's buffers for a step; odd steps do not pass their addresses."""
     outputs = subject.outputs
     if outputs is None or index % 2 == 0 or OUT_PTRS in subject.differences:
@@ -250,7 +252,7 @@ def _given_outputs(subject: Subject, index: int) -> CustomOutputs | None:
 
 
 def _check_dummies(
-    expected: Buffers, num_reqs: int, num_tokens: int, subject: Subject, guard: Guard
+    expected: Buffers, num_reqs: int, num_tokens: int, subject: TablesUnderCheck, guard: Guard
 ) -> None:
     """Check that dummy outputs, if supported, are empty and at the persistent addresses."""
     tables = subject.tables
@@ -266,7 +268,7 @@ def _check_dummies(
     compare_addresses(subject.addresses, tables)
 
 
-def _check_refusal(workload: Workload, subject: Subject, _guard: Guard) -> None:
+def _check_refusal(workload: Workload, subject: TablesUnderCheck, _guard: Guard) -> None:
     """Check that a row wider than its table is refused, and that nothing changes.
 
     Other rows staged by the same call must not change either.
@@ -298,7 +300,11 @@ def _check_refused(what: str, method: Callable[..., object], *arguments: object)
 
 
 def _check_restore(
-    start: Buffers, workload: Workload, device: torch.device, subject: Subject, _guard: Guard
+    start: Buffers,
+    workload: Workload,
+    device: torch.device,
+    subject: TablesUnderCheck,
+    _guard: Guard,
 ) -> None:
     """Check that `restore` brings back the state before the first step, in place, nothing staged.
 

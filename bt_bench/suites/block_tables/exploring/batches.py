@@ -16,7 +16,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     are_own_slots,
 )
 from bt_bench.suites.block_tables.exploring.starts import starts_of
-from bt_bench.suites.block_tables.exploring.themes import Given, Plan
+from bt_bench.suites.block_tables.exploring.themes import FixedStep, ScenarioPlan
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS, SLIDING_WINDOW, TableLayout
 
 MANY = 24  # a batch of more requests is a large one
@@ -77,8 +77,8 @@ class Batches:
 
     rng: np.random.Generator
     source: Source
-    plan: Plan
-    given: Given = field(default_factory=Given)
+    plan: ScenarioPlan
+    given: FixedStep = field(default_factory=FixedStep)
 
     def batch(self, model: Model, like: Batch | None, *, wide: bool = False) -> Batch:
         """Draw a legal batch; with `like`, one with tensors of the same sizes and options.

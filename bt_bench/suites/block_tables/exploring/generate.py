@@ -42,7 +42,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 )
 from bt_bench.suites.block_tables.exploring.layouts import draw_layout
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, plans_of
-from bt_bench.suites.block_tables.exploring.themes import CAPTURE, Given, Plan
+from bt_bench.suites.block_tables.exploring.themes import CAPTURE, FixedStep, ScenarioPlan
 from bt_kernels.layout import TableLayout
 
 MOST_CELLS, MOST_CELLS_DEEP = 400_000, 4_000_000
@@ -112,7 +112,7 @@ class _Maker:
 
     rng: np.random.Generator
     source: Source
-    plan: Plan
+    plan: ScenarioPlan
     layouts: tuple[TableLayout, ...]
     first: int  # index of its first table in the scenario
     calls: list[Call]
@@ -148,7 +148,7 @@ class _Maker:
                 last = models[at].before()
                 if last is not None and rng.random() < self.plan.repeat:
                     self._again(self.first + at, models[at], last, None)
-            self.batches.given = given.pop(0) if given else Given()
+            self.batches.given = given.pop(0) if given else FixedStep()
             self._step(self.first + at, models[at], poison)
 
     def _steps(self) -> int:
@@ -543,7 +543,7 @@ class _Maker:
         if way < 0.35:
             return ()
         if way < 0.6:
-            self.batches.given = Given(writes=1, ids=1)
+            self.batches.given = FixedStep(writes=1, ids=1)
         writes = tuple(self._writes(model))
         self.batches.given = given
         return writes

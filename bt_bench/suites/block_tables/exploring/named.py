@@ -15,8 +15,8 @@ from bt_bench.suites.block_tables.exploring.themes import (
     GATHERED,
     MAPPED,
     TOGETHER,
-    Given,
-    Plan,
+    FixedStep,
+    ScenarioPlan,
 )
 
 NAMED: Final = "named sizes"
@@ -27,7 +27,7 @@ _DEAR_ONES: Final = ("rows", "writes", "steps")
 _WAYS = (EAGER, TOGETHER, APART, EAGER)
 
 
-def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[Plan, ...]:
+def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[ScenarioPlan, ...]:
     """Plan several directions, each as large as a number in the code, one less, and one more.
 
     The likeliest directions come first, and none comes again before all have come.
@@ -44,7 +44,7 @@ def named_sizes(rng: np.random.Generator, source: Source, turn: int) -> tuple[Pl
     chosen = _in_turn(likely, turn, LIKELY)
     if turn % 2 == 0 or not chosen:
         chosen += _in_turn(other, turn // 2, OTHER)
-    plans: list[Plan] = []
+    plans: list[ScenarioPlan] = []
     for size, direction in dict.fromkeys(chosen):
         for plan in _DIRECTIONS[direction][1](rng, size):
             plan.theme = direction
@@ -92,49 +92,53 @@ def _way(rng: np.random.Generator, size: int) -> tuple[str, ...]:
     return _WAYS[int(rng.integers(len(_WAYS)))]
 
 
-def _plan(shape: Shape, *given: Given, batch: int = 2, prompts: bool = True) -> Plan:
-    return Plan("", (shape,), len(given), given, batch=batch, prompts=prompts, again=0.05)
+def _plan(shape: Shape, *given: FixedStep, batch: int = 2, prompts: bool = True) -> ScenarioPlan:
+    return ScenarioPlan("", (shape,), len(given), given, batch=batch, prompts=prompts, again=0.05)
 
 
-def _rows(rng: np.random.Generator, size: int) -> list[Plan]:
+def _rows(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=1, rows=size + 9, tokens=2 * size + 30, options=0.3)
-    given = [Given(one, ways=_way(rng, size)) for one in _beside(rng, size)]
+    given = [FixedStep(one, ways=_way(rng, size)) for one in _beside(rng, size)]
     if size <= _FULL:
-        given += [Given(0, ways=EAGER), Given(size + 7, ways=EAGER), Given(2, ways=EAGER)]
+        given += [
+            FixedStep(0, ways=EAGER),
+            FixedStep(size + 7, ways=EAGER),
+            FixedStep(2, ways=EAGER),
+        ]
     return [_plan(shape, *given)]
 
 
-def _groups(rng: np.random.Generator, size: int) -> list[Plan]:
+def _groups(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     sizes = _beside(rng, size) if size <= 12 else [size, size + 1]
     shapes = [Shape(groups=one, rows=2, options=0.4, tokens=20) for one in sizes]
-    given = [Given(1, ways=EAGER), Given(2, ways=_way(rng, 1))]
+    given = [FixedStep(1, ways=EAGER), FixedStep(2, ways=_way(rng, 1))]
     return [_plan(shape, *given[: 2 if size <= 12 else 1]) for shape in shapes]
 
 
-def _columns(rng: np.random.Generator, size: int) -> list[Plan]:
+def _columns(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     """Plan groups of these widths, and rows that grow past the number."""
     widths = (size + 1, size, max(1, size - 1))
     shape = Shape(groups=3, rows=int(rng.integers(3, 6)), widths=widths, options=0.4)
-    given = [Given(3, ways=_way(rng, 1), writes=3, ids=1) for _ in range(3)]
+    given = [FixedStep(3, ways=_way(rng, 1), writes=3, ids=1) for _ in range(3)]
     plan = _plan(shape, *given)
     plan.column = size
     return [plan]
 
 
-def _ids(rng: np.random.Generator, size: int) -> list[Plan]:
+def _ids(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=int(rng.integers(1, 3)), rows=3, width=size + 2, options=0.4)
     sizes = (size, size + 1, max(1, size - 1))
-    given = [Given(2, ways=_way(rng, 1), writes=2, ids=one) for one in sizes]
+    given = [FixedStep(2, ways=_way(rng, 1), writes=2, ids=one) for one in sizes]
     return [_plan(shape, *given, prompts=False)]
 
 
-def _tokens(rng: np.random.Generator, size: int) -> list[Plan]:
+def _tokens(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=int(rng.integers(1, 3)), tokens=size + 1, rows=4, options=0.4)
     sizes = (size, size + 1, max(1, size - 1))
     # One request has all tokens, or several do; many are dear in a step of one launch.
     spreads = ("one", None, "one", "long first")
     given = [
-        Given(
+        FixedStep(
             *(int(rng.integers(1, 4)), one),
             (TOGETHER if one > 1_100 and at else _way(rng, 1)),
             spreads[int(rng.integers(4))],
@@ -144,40 +148,40 @@ def _tokens(rng: np.random.Generator, size: int) -> list[Plan]:
     return [_plan(shape, *given)]
 
 
-def _padding(rng: np.random.Generator, size: int) -> list[Plan]:
+def _padding(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     """Plan padding: slots behind the tokens, and rows behind the batch."""
     shape = Shape(groups=1, tokens=size + 4, rows=4, options=0.4)
-    given = [Given(2, 4 - more, _way(rng, 1)) for more in (0, 1, -1)]
+    given = [FixedStep(2, 4 - more, _way(rng, 1)) for more in (0, 1, -1)]
     plans = [_plan(shape, *given)]
     if size <= _CHEAP:
         shape = Shape(groups=1, rows=size + 4, tokens=20, options=0.4)
-        padded = [Given(3, 9, GATHERED, padded=3 + one) for one in _beside(rng, size)]
+        padded = [FixedStep(3, 9, GATHERED, padded=3 + one) for one in _beside(rng, size)]
         plans.append(_plan(shape, *padded))
     return plans
 
 
-def _writes(rng: np.random.Generator, size: int) -> list[Plan]:
+def _writes(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=1, rows=size + 9, width=int(rng.choice([3, 12])), options=0.2, tokens=20)
-    given = [Given(2, ways=_way(rng, 1), writes=one) for one in _beside(rng, size)]
+    given = [FixedStep(2, ways=_way(rng, 1), writes=one) for one in _beside(rng, size)]
     return [_plan(shape, *given, prompts=False)]
 
 
-def _block_size(rng: np.random.Generator, size: int) -> list[Plan]:
+def _block_size(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=3, rows=3, sizes=(size, size + 1, max(1, size - 1)), options=0.4)
-    return [_plan(shape, *[Given(2, ways=_way(rng, 1)) for _ in range(3)])]
+    return [_plan(shape, *[FixedStep(2, ways=_way(rng, 1)) for _ in range(3)])]
 
 
-def _quiet(_rng: np.random.Generator, size: int) -> list[Plan]:
+def _quiet(_rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     shape = Shape(groups=1, rows=2, tokens=6, width=1_300, options=0.2)
     sizes = (size, size + 1, max(1, size - 1)) if size <= _DEAR else (size + 1,)
     quiet = [
-        Given(2, ways=EAGER, quiet=one, writes=2, ids=ids)
+        FixedStep(2, ways=EAGER, quiet=one, writes=2, ids=ids)
         for one, ids in zip(sizes, (600, 1, 600), strict=False)
     ]
-    return [_plan(shape, Given(2, ways=EAGER, writes=2, ids=600), *quiet)]
+    return [_plan(shape, FixedStep(2, ways=EAGER, writes=2, ids=600), *quiet)]
 
 
-def _steps(rng: np.random.Generator, size: int) -> list[Plan]:
+def _steps(rng: np.random.Generator, size: int) -> list[ScenarioPlan]:
     """Plan as many steps, and some more; many apply nothing, and most have no requests."""
     shape = Shape(groups=1, rows=2, tokens=3, width=40, options=0.1)
     if size < 130 and rng.random() < 0.4:  # rows that are written rarely
@@ -188,7 +192,9 @@ def _steps(rng: np.random.Generator, size: int) -> list[Plan]:
     return [plan]
 
 
-_DIRECTIONS: Final[dict[str, tuple[int, Callable[[np.random.Generator, int], list[Plan]]]]] = {
+_DIRECTIONS: Final[
+    dict[str, tuple[int, Callable[[np.random.Generator, int], list[ScenarioPlan]]]]
+] = {
     "rows": (1_100, _rows),
     "tokens": (20_000, _tokens),
     "columns": (60_000, _columns),

@@ -13,7 +13,7 @@ import numpy as np
 from bt_bench.protocol import Source
 from bt_bench.suites.block_tables.exploring.extremes import EXTREMES, LARGER
 from bt_bench.suites.block_tables.exploring.named import NAMED, named_sizes
-from bt_bench.suites.block_tables.exploring.themes import DRAWN, Plan
+from bt_bench.suites.block_tables.exploring.themes import DRAWN, ScenarioPlan
 
 SCENARIOS: Final = 98
 """The number of scenarios of a default run; only `--explore N` and `--deep` play later ones."""
@@ -51,7 +51,7 @@ def _before(number: int) -> tuple[int, int]:
     return named, number - len(EXTREMES) - named
 
 
-def plans_of(source: Source, rng: np.random.Generator) -> tuple[Plan, ...]:
+def plans_of(source: Source, rng: np.random.Generator) -> tuple[ScenarioPlan, ...]:
     """Return the plans of a scenario, to play one after the other, each with its own tables."""
     number = source.number
     if source.deep and number >= SCENARIOS:

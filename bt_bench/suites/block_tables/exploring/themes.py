@@ -14,7 +14,7 @@ from bt_bench.suites.block_tables.exploring.layouts import Shape
 
 
 @dataclass(frozen=True)
-class Given:
+class FixedStep:
     """The fixed parts of a step; any part that is `None` is drawn.
 
     Args:
@@ -47,7 +47,7 @@ class Given:
 
 
 @dataclass
-class Plan:
+class ScenarioPlan:
     """A random plan of some of a scenario's tables, and of the calls on them.
 
     Args:
@@ -89,7 +89,7 @@ class Plan:
     theme: str
     shapes: tuple[Shape, ...] = (Shape(),)
     steps: int | None = None
-    given: tuple[Given, ...] = ()
+    given: tuple[FixedStep, ...] = ()
     batch: int | None = None
     tokens: int | None = None
     writes: int | None = None
@@ -130,16 +130,16 @@ GATHERED, MAPPED = ("apply", GATHER), ("apply", SLOTS)
 """Ways to make a step, or half of one."""
 
 
-def _mixed(rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("mixed", prompts=bool(rng.random() < 0.5), repeat=0.3)
+def _mixed(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
+    return ScenarioPlan("mixed", prompts=bool(rng.random() < 0.5), repeat=0.3)
 
 
-def _long_run(rng: np.random.Generator, source: Source) -> Plan:
+def _long_run(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     """Plan hundreds of steps, on few rows, since each step costs."""
     shape = Shape(groups=1, rows=int(rng.integers(1, 4)), tokens=4, width=int(rng.integers(3, 30)))
     steps = int(rng.choice([140, 270])) if not source.deep else int(rng.choice([300, 600, 1100]))
     ways = ((EAGER, TOGETHER, APART)[int(rng.integers(3))], EAGER)
-    return Plan(
+    return ScenarioPlan(
         *("long run", (shape,), steps),
         batch=1,
         writes=1,
@@ -151,27 +151,29 @@ def _long_run(rng: np.random.Generator, source: Source) -> Plan:
     )
 
 
-def _wide_rows(rng: np.random.Generator, source: Source) -> Plan:
+def _wide_rows(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     width = int(rng.choice([130, 257, 513, 1025, 2050, 4097, 9000, 33_000]))
     if source.deep:
         width = int(rng.choice([width, 140_000, 300_000]))
     shape = Shape(groups=int(rng.integers(1, 4)), rows=int(rng.integers(2, 5)), width=width)
     ids = None if rng.random() < 0.5 else int(rng.integers(1, width + 1))
-    return Plan("wide rows", (shape,), steps=6, ids=ids, prompts=bool(rng.random() < 0.7))
+    return ScenarioPlan("wide rows", (shape,), steps=6, ids=ids, prompts=bool(rng.random() < 0.7))
 
 
-def _far_rows(rng: np.random.Generator, source: Source) -> Plan:
+def _far_rows(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     """Plan rows whose offsets in their table need more than 32 bits; with `--deep` on a GPU."""
     if not source.deep:
         return _wide_rows(rng, source)
     width = int(rng.choice([66_000, 80_000, 131_073]))  # there are at most 32,767 rows
     shape = Shape(groups=1, rows=int(rng.integers(2, 7)), width=width, tokens=60, cp=False)
-    plan = Plan("far rows", (shape,), steps=8, prompts=True, refused=0.0, captured=0.0, state=0.0)
+    plan = ScenarioPlan(
+        "far rows", (shape,), steps=8, prompts=True, refused=0.0, captured=0.0, state=0.0
+    )
     plan.validate, plan.rows_before = 0.0, 2**31 // width + int(rng.integers(1, 9))
     return plan
 
 
-def _many_rows(rng: np.random.Generator, source: Source) -> Plan:
+def _many_rows(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     """Plan a large batch, then smaller ones."""
     rows = int(rng.choice([33, 65, 100, 129, 200, 257]))
     if source.deep:
@@ -179,13 +181,15 @@ def _many_rows(rng: np.random.Generator, source: Source) -> Plan:
     groups = 1 if rows > 100 else int(rng.integers(1, 3))
     shape = Shape(groups=groups, rows=rows, tokens=2 * rows + 9)
     way = (EAGER, TOGETHER, APART)[int(rng.integers(3))]
-    given = Given(int(rng.integers(rows - rows // 8, rows + 1)), ways=way)
-    plan = Plan("many rows", (shape,), 3, (given, Given(int(rng.integers(3)), ways=EAGER)), batch=9)
+    given = FixedStep(int(rng.integers(rows - rows // 8, rows + 1)), ways=way)
+    plan = ScenarioPlan(
+        "many rows", (shape,), 3, (given, FixedStep(int(rng.integers(3)), ways=EAGER)), batch=9
+    )
     plan.state, plan.prompts = 0.0, True
     return plan
 
 
-def _many_tokens(rng: np.random.Generator, source: Source) -> Plan:
+def _many_tokens(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     tokens = int(rng.choice([129, 513, 1025, 2049, 3000]))
     if source.deep:
         tokens = int(rng.choice([tokens, 8_193, 66_000, 140_000]))
@@ -194,10 +198,12 @@ def _many_tokens(rng: np.random.Generator, source: Source) -> Plan:
     exact = (tokens - int(rng.integers(3)), int(rng.integers(9)), None)[int(rng.integers(3))]
     if exact is None and tokens > 10_000:
         exact = 9_000
-    return Plan("many tokens", (shape,), steps=4, tokens=exact, prompts=bool(rng.random() < 0.5))
+    return ScenarioPlan(
+        "many tokens", (shape,), steps=4, tokens=exact, prompts=bool(rng.random() < 0.5)
+    )
 
 
-def _large_positions(rng: np.random.Generator, _source: Source) -> Plan:
+def _large_positions(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan positions that lie inside of their rows, yet are large."""
     sizes = (1000, 1001, 65_537, 100_000, 999_983, 2**20, 2**24 + 1, 3 * 2**26, 2**30, 2**31 - 1)
     shape = Shape(
@@ -206,54 +212,62 @@ def _large_positions(rng: np.random.Generator, _source: Source) -> Plan:
         block_size=int(rng.choice(sizes)),
         tokens=int(rng.choice([60, 300])),
     )
-    return Plan("large positions", (shape,), steps=6, prompts=True)
+    return ScenarioPlan("large positions", (shape,), steps=6, prompts=True)
 
 
-def _many_groups(rng: np.random.Generator, source: Source) -> Plan:
+def _many_groups(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     groups = int(rng.choice([5, 6, 7, 8, 9, 12, 16, 17]))
     if source.deep:
         groups = int(rng.choice([groups, 33, 64, 65, 100]))
-    return Plan("many groups", (Shape(groups=groups, rows=3, options=0.7),), steps=4, batch=2)
+    return ScenarioPlan(
+        "many groups", (Shape(groups=groups, rows=3, options=0.7),), steps=4, batch=2
+    )
 
 
-def _many_writes(rng: np.random.Generator, source: Source) -> Plan:
+def _many_writes(rng: np.random.Generator, source: Source) -> ScenarioPlan:
     writes = int(rng.choice([33, 65, 129, 200]))
     if source.deep:
         writes = int(rng.choice([writes, 513, 1025, 3000]))
     rows, width = ((3, 1000), (80, 300), (900, 20), (1_200, 4))[int(rng.integers(4))]
     shape = Shape(groups=int(rng.integers(1, 3)), rows=rows, width=width)
-    return Plan("many writes", (shape,), steps=3, batch=2, writes=writes)
+    return ScenarioPlan("many writes", (shape,), steps=3, batch=2, writes=writes)
 
 
-def _context_parallelism(_rng: np.random.Generator, _source: Source) -> Plan:
-    return Plan("context parallelism", (Shape(cp=True),), steps=5)
+def _context_parallelism(_rng: np.random.Generator, _source: Source) -> ScenarioPlan:
+    return ScenarioPlan("context parallelism", (Shape(cp=True),), steps=5)
 
 
-def _refusing(_rng: np.random.Generator, _source: Source) -> Plan:
-    plan = Plan("refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3, kept=0.9)
+def _refusing(_rng: np.random.Generator, _source: Source) -> ScenarioPlan:
+    plan = ScenarioPlan(
+        "refusals", steps=8, refused=1.0, refusals=40, validate=0.4, batch=3, kept=0.9
+    )
     plan.full, plan.redirect = 0.4, 0.3
     return plan
 
 
-def _several_tables(rng: np.random.Generator, _source: Source) -> Plan:
+def _several_tables(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan two tables of one layout, and sometimes another."""
     shapes = (Shape(windows=True, rows=4), Shape(rows=3))[: 1 + (rng.random() < 0.3)]
-    plan = Plan("several tables", shapes, steps=16, batch=3, state=0.2, switch=0.7, captured=0.4)
+    plan = ScenarioPlan(
+        "several tables", shapes, steps=16, batch=3, state=0.2, switch=0.7, captured=0.4
+    )
     plan.repeat = 0.4
     return plan
 
 
-def _state_changes(_rng: np.random.Generator, _source: Source) -> Plan:
-    plan = Plan("snapshots and dummies", steps=20, stage=0.5, state=0.7, switch=0.2, repeat=0.15)
+def _state_changes(_rng: np.random.Generator, _source: Source) -> ScenarioPlan:
+    plan = ScenarioPlan(
+        "snapshots and dummies", steps=20, stage=0.5, state=0.7, switch=0.2, repeat=0.15
+    )
     plan.captured = 0.0  # only applies write
     return plan
 
 
-def _changed(rng: np.random.Generator, _source: Source) -> Plan:
+def _changed(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan the same batch again and again, with one element changed."""
     rows = int(rng.integers(4, 8))
     shape = Shape(rows=rows, groups=int(rng.integers(1, 3)), tokens=int(rng.integers(9, 40)))
-    plan = Plan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
+    plan = ScenarioPlan("one element changed", (shape,), 18, batch=rows - 1, stage=0.4, again=0.85)
     plan.repeat = 0.25
     # Filled outputs and new tensors count as changes for a variant that watches for any.
     plan.kept, plan.poison = 0.2, 0.4
@@ -261,11 +275,14 @@ def _changed(rng: np.random.Generator, _source: Source) -> Plan:
     return plan
 
 
-def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
+def _captured_steps(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan several captured steps, with publications for each in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
-    plan = Plan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
-    plan.given = (Given(state="snapshot"), Given(state="restore"))  # later restores repeat it
+    plan = ScenarioPlan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
+    plan.given = (
+        FixedStep(state="snapshot"),
+        FixedStep(state="restore"),
+    )  # later restores repeat it
     if rng.random() < 0.5:  # some writes are long enough to fill buffers
         shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
         plan.full, plan.prompts = 0.5, False
@@ -274,7 +291,7 @@ def _captured_steps(rng: np.random.Generator, _source: Source) -> Plan:
     return plan
 
 
-def _decoding(rng: np.random.Generator, _source: Source) -> Plan:
+def _decoding(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan replays as an engine makes them, many without writes; plain steps take prompts.
 
     Published writes are thus overwritten before a replay that publishes nothing.
@@ -282,25 +299,25 @@ def _decoding(rng: np.random.Generator, _source: Source) -> Plan:
     rows = int(rng.integers(2, 6))
     shape = Shape(rows=rows, groups=int(rng.integers(1, 4)), cp=False)
     way = (EAGER, TOGETHER)[int(rng.integers(2))]
-    given: list[Given] = []
+    given: list[FixedStep] = []
     for _ in range(6):
         reqs = int(rng.integers(1, rows))
         rest = (EAGER, ("apply",))[int(rng.integers(2))]
-        given += [Given(rows, ways=way, writes=3), Given(reqs, ways=rest, padded=reqs)]
-    plan = Plan("decoding", (shape,), len(given), tuple(given), captured=0.9, prompts=True)
+        given += [FixedStep(rows, ways=way, writes=3), FixedStep(reqs, ways=rest, padded=reqs)]
+    plan = ScenarioPlan("decoding", (shape,), len(given), tuple(given), captured=0.9, prompts=True)
     plan.decoding, plan.overwrite, plan.full = True, 0.8, 0.8
     plan.stage = plan.refused = plan.state = 0.0
     return plan
 
 
-def _one_row(rng: np.random.Generator, _source: Source) -> Plan:
+def _one_row(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     shape = Shape(
         groups=1, rows=1, width=int(rng.choice([1, 2, 40])), tokens=int(rng.choice([1, 9]))
     )
-    return Plan("one row", (shape,), steps=8)
+    return ScenarioPlan("one row", (shape,), steps=8)
 
 
-DRAWN: Final[dict[str, Callable[[np.random.Generator, Source], Plan]]] = {
+DRAWN: Final[dict[str, Callable[[np.random.Generator, Source], ScenarioPlan]]] = {
     "mixed": _mixed,
     "refusals": _refusing,
     "several tables": _several_tables,

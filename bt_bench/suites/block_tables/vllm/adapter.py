@@ -22,7 +22,7 @@ from bt_bench.suites.block_tables.vllm.differences import (
     ROWS_KEPT,
     SLOTS_KEPT,
     WRITES_TO_A_ROW,
-    Opponent,
+    OpponentTables,
 )
 from bt_bench.suites.block_tables.vllm.loading import is_interpreted, load_block_tables
 from bt_bench.suites.block_tables.vllm.source import BLOCK_TABLE, VllmSource
@@ -108,7 +108,7 @@ def _parameters(source: VllmSource, wrapped: type[Any], method: str) -> Mapping[
     return parameters
 
 
-class Adapter(Opponent):
+class Adapter(OpponentTables):
     """A variant around the `BlockTables` of some release.
 
     Where the signatures agree, an operation's method is the wrapped object's own, and none of our

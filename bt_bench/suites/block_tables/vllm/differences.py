@@ -30,7 +30,7 @@ MEANINGS = {
 """The meaning of each name; `docs/vllm.md` describes how a check deals with it."""
 
 
-class Opponent:
+class OpponentTables:
     """Base of variants that wrap somebody else's code.
 
     Checks consider `differences` only if such a class was loaded as an opponent: no other variant
@@ -43,4 +43,6 @@ class Opponent:
 
 def differences_of(kind: type[Any]) -> frozenset[str]:
     """Return the differences of a class; none unless it was loaded as an opponent."""
-    return kind.differences if issubclass(kind, Opponent) and is_adapted(kind) else frozenset()
+    return (
+        kind.differences if issubclass(kind, OpponentTables) and is_adapted(kind) else frozenset()
+    )

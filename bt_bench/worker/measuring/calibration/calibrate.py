@@ -41,7 +41,7 @@ from bt_bench.worker.measuring.calibration.work import (
     cuda_work,
 )
 from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
-from bt_bench.worker.measuring.profiler_session import Activity
+from bt_bench.worker.measuring.profiler_session import DeviceActivity
 from bt_bench.worker.measuring.regions import NOTHING, host_times
 
 HOST_ROUNDS = 200
@@ -244,7 +244,7 @@ class _Profiled:
 
     kind: str
     value: float
-    activities: list[Activity]
+    activities: list[DeviceActivity]
 
     @property
     def is_complete(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from bt_bench.results import PlainCopies
 from bt_bench.worker.measuring.ports import Call
-from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
+from bt_bench.worker.measuring.profiler_session import DeviceActivity, profiler_session
 
 # Bytes read and written together: from almost nothing to an amount that few tables come near.
 MOVED_BYTES = tuple(2**power for power in range(10, 29))
@@ -17,7 +17,7 @@ WARM = 5  # copies of each size before those that count
 ATTEMPTS = 3
 SHARE_OF_FREE = 4  # at most a quarter of the free memory is used
 
-Profile = Callable[[Sequence[Call]], list[list[Activity]]]
+Profile = Callable[[Sequence[Call]], list[list[DeviceActivity]]]
 """A function that makes calls under a profiler and returns the device activities of each."""
 
 
@@ -44,7 +44,7 @@ def affordable_sizes(free_bytes: int) -> tuple[int, ...]:
     return tuple(moved for moved in MOVED_BYTES if moved <= free_bytes // SHARE_OF_FREE)
 
 
-def profile_calls(synchronize: Call, calls: Sequence[Call]) -> list[list[Activity]]:
+def profile_calls(synchronize: Call, calls: Sequence[Call]) -> list[list[DeviceActivity]]:
     """Make calls under torch's profiler, each on an idle device.
 
     Args:
@@ -76,7 +76,7 @@ def time_copies(
         fewer samples, and a size without any is left out.
     """
     calls = [partial(copy, moved) for moved in sizes for _ in range(WARM + times)]
-    found: list[list[Activity]] = []
+    found: list[list[DeviceActivity]] = []
     for _ in range(ATTEMPTS):
         found = profile(calls)
         if all(found):

@@ -19,8 +19,8 @@ from bt_bench.results import (
 from bt_bench.worker.measuring.device_kernels import FLUSH_KERNEL_NAME, SPIN_KERNEL_NAME
 from bt_bench.worker.measuring.methods.interpreter import Counts, launch_census
 from bt_bench.worker.measuring.probes import eager_series
-from bt_bench.worker.measuring.profiler_session import Activity, Recorded
-from bt_bench.worker.measuring.rounds import Window
+from bt_bench.worker.measuring.profiler_session import DeviceActivity, Recorded
+from bt_bench.worker.measuring.rounds import ReplayWindow
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def settings_of(plan: Plan) -> list[Setting]:
 
 def activities_by_range(
     recorded: Recorded, busy: Sequence[bool]
-) -> tuple[list[list[Activity]], set[int]]:
+) -> tuple[list[list[DeviceActivity]], set[int]]:
     """Return the activities of each range, without the harness's own, which kept the device busy.
 
     Args:
@@ -97,7 +97,7 @@ def activities_by_range(
 
 
 def census_of(
-    window: Window, name: str, replays: Sequence[list[list[Activity]]]
+    window: ReplayWindow, name: str, replays: Sequence[list[list[DeviceActivity]]]
 ) -> LaunchCensus | str:
     """Return the launches of each step if all passes agree on them, else the reason they do not."""
     census = [_counts(step) for step in replays[0]]
@@ -113,17 +113,17 @@ def census_of(
     return launch_census("cupti", census)
 
 
-def _may_be_empty(window: Window, index: int) -> bool:
+def _may_be_empty(window: ReplayWindow, index: int) -> bool:
     """Return whether a step may launch nothing, according to the suite."""
     driver = window.instances[0][0].driver
     return driver.may_be_empty(window.operation, window.steps[index])
 
 
-def _counts(activities: list[Activity]) -> Counts:
+def _counts(activities: list[DeviceActivity]) -> Counts:
     return Counter((activity.kind, activity.name) for activity in activities)
 
 
-def times_ns(activities: list[Activity]) -> dict[Quantity, int]:
+def times_ns(activities: list[DeviceActivity]) -> dict[Quantity, int]:
     """Return busy time, span, gaps and the last operation's time of activities sorted by start."""
     if not activities:
         return dict.fromkeys((*_DEVICE_TIMES, Quantity.LAST_US), 0)
@@ -138,7 +138,7 @@ def times_ns(activities: list[Activity]) -> dict[Quantity, int]:
     }
 
 
-def _busy_ns(activities: list[Activity]) -> int:
+def _busy_ns(activities: list[DeviceActivity]) -> int:
     """Return the length of the union of the intervals of activities sorted by start."""
     busy = 0
     end = 0

@@ -16,7 +16,7 @@ from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
 from bt_bench.worker.measuring.probes import eager_series
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.regions import GraphSlope, between_events, captured, host_times
-from bt_bench.worker.measuring.rounds import Turns, Window
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turns
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.tasks.arm import Arm
 
@@ -33,7 +33,7 @@ SERIES = (
 
 
 def measure_graphs(
-    window: Window,
+    window: ReplayWindow,
     plan: Plan,
     clock: Clock,
     device: DevicePort,
@@ -65,7 +65,7 @@ def measure_graphs(
 
 
 def _round(
-    window: Window, arms: list[Arm], clock: Clock, device: DevicePort
+    window: ReplayWindow, arms: list[Arm], clock: Clock, device: DevicePort
 ) -> dict[str, list[tuple[float, ...]]]:
     rows: dict[str, list[tuple[float, ...]]] = {arm.name: [] for arm in arms}
     rewind(arms)
@@ -77,7 +77,7 @@ def _round(
 
 
 def _sample(
-    arm: Arm, window: Window, step: Any, clock: Clock, device: DevicePort
+    arm: Arm, window: ReplayWindow, step: Any, clock: Clock, device: DevicePort
 ) -> tuple[float, ...]:
     """Return host time and step time of a replay, its event time, and the slope; all in µs."""
     use(arm, GRAPH)

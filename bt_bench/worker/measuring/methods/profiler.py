@@ -19,9 +19,9 @@ from bt_bench.worker.measuring.methods.device_times import (
     times_ns,
 )
 from bt_bench.worker.measuring.ports import Call, Clock, DevicePort
-from bt_bench.worker.measuring.profiler_session import Activity, profiler_session
+from bt_bench.worker.measuring.profiler_session import DeviceActivity, profiler_session
 from bt_bench.worker.measuring.records import Records
-from bt_bench.worker.measuring.rounds import Turn, Turns, Window
+from bt_bench.worker.measuring.rounds import ReplayWindow, Turn, Turns
 from bt_bench.worker.measuring.timing import rewind
 from bt_bench.worker.measuring.watch import Seen
 
@@ -50,12 +50,12 @@ class Pass:
     turn: Turn
     seconds: float
     seen: Seen
-    steps: dict[str, list[list[Activity]]]
+    steps: dict[str, list[list[DeviceActivity]]]
     uncovered: frozenset[str] = frozenset()
 
 
 def profile_window(
-    window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
+    window: ReplayWindow, plan: Plan, clock: Clock, device: DevicePort, records: Records
 ) -> dict[str, LaunchCensus | str]:
     """Replay the window under the profiler, all arms side by side, in each condition.
 
@@ -85,7 +85,7 @@ def profile_window(
 
 
 def profile_together(
-    windows: Sequence[tuple[Window, Records]], plan: Plan, clock: Clock, device: DevicePort
+    windows: Sequence[tuple[ReplayWindow, Records]], plan: Plan, clock: Clock, device: DevicePort
 ) -> None:
     """Profile several windows as `profile_window` on an idle device, in one session where they fit.
 
@@ -144,7 +144,7 @@ class _Profiling:
     """The profiled passes of one case."""
 
     def __init__(
-        self, window: Window, plan: Plan, clock: Clock, device: DevicePort, records: Records
+        self, window: ReplayWindow, plan: Plan, clock: Clock, device: DevicePort, records: Records
     ) -> None:
         self._window = window
         self._plan = plan
@@ -233,11 +233,11 @@ class _Profiling:
         return passes
 
 
-Taken = tuple[dict[str, list[list[Activity]]], frozenset[str]]  # by arm; uncovered arms
+Taken = tuple[dict[str, list[list[DeviceActivity]]], frozenset[str]]  # by arm; uncovered arms
 
 
 def _session(
-    todo: Sequence[tuple[Window, Setting, Turn]], device: DevicePort, queue_us: float
+    todo: Sequence[tuple[ReplayWindow, Setting, Turn]], device: DevicePort, queue_us: float
 ) -> list[Taken]:
     """Profile several passes in one session of the profiler."""
     busy: list[bool] = []  # per range
@@ -272,7 +272,7 @@ def _session(
 
 
 def _busy_problem(
-    window: Window, name: str, passes: list[Pass] | str, idle: LaunchCensus | str
+    window: ReplayWindow, name: str, passes: list[Pass] | str, idle: LaunchCensus | str
 ) -> str | None:
     """Return why an arm's passes on a busy device do not count, or `None` if they do."""
     if isinstance(passes, str):
@@ -285,12 +285,12 @@ def _busy_problem(
     return None if census == idle else "other launches were recorded than on an idle one"
 
 
-def _agree(window: Window, passes: Sequence[Pass]) -> bool:
+def _agree(window: ReplayWindow, passes: Sequence[Pass]) -> bool:
     """Return whether the passes have records of all arms, and agree on their launches."""
     return not any(
         isinstance(census_of(window, name, _steps_of(passes, name)), str) for name in window.names
     )
 
 
-def _steps_of(passes: Sequence[Pass], name: str) -> list[list[list[Activity]]]:
+def _steps_of(passes: Sequence[Pass], name: str) -> list[list[list[DeviceActivity]]]:
     return [one.steps[name] for one in passes]

@@ -14,7 +14,7 @@ from bt_bench.config.load import load_config
 from bt_bench.protocol import build_workload
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.checking.differences import as_defined, tamed, undefined_on
-from bt_bench.suites.block_tables.vllm.differences import MEANINGS, Opponent, differences_of
+from bt_bench.suites.block_tables.vllm.differences import MEANINGS, OpponentTables, differences_of
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_kernels.layout import TableLayout
@@ -22,7 +22,7 @@ from bt_kernels.layout import TableLayout
 ALL = frozenset(MEANINGS)
 
 
-class Theirs(Opponent):
+class Theirs(OpponentTables):
     """An opponent with every difference."""
 
     differences = ALL
@@ -38,7 +38,7 @@ def adapted(monkeypatch):
 
 @pytest.mark.parametrize(
     "parents",
-    [lambda fused: (fused,), lambda fused: (fused, Opponent), lambda fused: (fused, Theirs)],
+    [lambda fused: (fused,), lambda fused: (fused, OpponentTables), lambda fused: (fused, Theirs)],
     ids=["a variant", "with Opponent", "with an opponent"],
 )
 def test_no_variant_can_excuse_itself(device, parents):
@@ -70,7 +70,7 @@ def test_tamed_workloads_are_legal_and_defined(name, adapted):
     assert (inside is workload) == (name in ("disabled", "shrinking"))
     differences = ALL - {"one_length"}
 
-    class Others(Opponent):
+    class Others(OpponentTables):
         pass
 
     Others.differences = differences

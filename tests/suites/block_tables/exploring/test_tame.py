@@ -26,17 +26,17 @@ from bt_bench.suites.block_tables.exploring.generate import make
 from bt_bench.suites.block_tables.exploring.schedule import SCENARIOS, theme_of
 from bt_bench.suites.block_tables.exploring.shrink import is_legal, smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, is_tame, tamed
-from bt_bench.suites.block_tables.vllm.differences import ROWS_KEPT, Opponent
+from bt_bench.suites.block_tables.vllm.differences import ROWS_KEPT, OpponentTables
 from bt_kernels.layout import FEATURES, TableLayout
 
 MIXED = next(number for number in count() if theme_of(number) == "mixed")
 
 
-class New(Opponent):
+class New(OpponentTables):
     differences = TAMED
 
 
-class Old(Opponent):
+class Old(OpponentTables):
     differences = TAMED | {ROWS_KEPT}
 
 
