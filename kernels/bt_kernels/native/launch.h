@@ -68,6 +68,8 @@ static Result launch_packed(Launch *self, const unsigned *grid, void *stream,
 /* Launches on the device, which has been entered, with a value for each argument. Returns -1 for an
    error. */
 static int launch_now(Launch *self, const unsigned *grid, void *stream, const uint64_t *values) {
+    /* Nothing to launch, as for Triton's own launcher; the driver refuses an empty grid. */
+    if (!grid[0] || !grid[1] || !grid[2]) return 0;
     int is_packed = self->num_arguments - self->side_by_side <= MAX_LEADING;
     Result result = (is_packed ? launch_packed : launch_by_places)(self, grid, stream, values);
     if (result) fail("cuLaunchKernel", result);

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 import torch
-from support.variants import classes
+from support.variants import SHIPPED, classes
 
 from bt_kernels.layout import TableLayout
 
@@ -158,10 +158,10 @@ def test_it_changes_nothing_and_takes_no_time_where_kernels_are_interpreted():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["fused", "one_launch", "one_launch_graph"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_it_works_on_every_launch_path_of_a_gpu(name):
     tables = classes([name])[name](TableLayout(**WINDOWED), "cuda")
-    for path in tables.launch_paths:
+    for path in (*tables.launch_paths, *tables.launch_paths):  # again with what was kept
         tables.launch_path = path
         assert tables.warmup() > 0
     torch.cuda.synchronize()

@@ -77,6 +77,7 @@ int cuLaunchKernel(uintptr_t function, unsigned x, unsigned y, unsigned z, unsig
                    unsigned one, unsigned also, unsigned shared, void *stream, void **parameters,
                    void **extra) {
     if (outcome_on(stream)) return outcome_on(stream);
+    if (!x || !y || !z) return 1;
     int num = function & 0xff, packed = extra && extra[0] == (void *)1 && extra[2] == (void *)2;
     if (packed && *(size_t *)extra[3] != (size_t)(8 * num - (num % 2 ? 0 : 4))) return 1;
     char line[5000]; /* threads take turns by lines */
@@ -280,6 +281,17 @@ print(launcher.lacking())
         f"launch 1 1 1, 128 1 1, 16, 8: {' '.join(map(str, range(80)))}, not packed",
         "None",
     ]
+
+
+def test_an_empty_grid_launches_nothing(driver):
+    """As by Triton's launcher; the driver would refuse it."""
+    code = """
+launch = make(3, 3)
+for grid in (0, 1, 1), (3, 0, 1), (3, 1, 0), (1, 1, 1):
+    refused(launch, 7, grid, (1, 2, 3))
+"""
+    taken = ["taken"] * 3
+    assert printed(driver, code) == [*taken, "launch 1 1 1, 128 1 1, 16, 7: 1 2 3", "taken"]
 
 
 def test_what_a_kernel_does_not_take_is_refused(driver):
