@@ -79,8 +79,9 @@ def test_every_scenario(name, seed, device):
 
 @pytest.mark.gpu
 @every_subject
-def test_every_scenario_on_a_gpu(name, device):
-    play(name, range(SCENARIOS), device, seed=9)
+def test_every_fifth_scenario_on_a_gpu(name, device):
+    """`check` plays all of them there; compiling takes most of the time."""
+    play(name, range(0, SCENARIOS, 5), device, seed=9)
 
 
 def test_a_call_that_changes_what_is_current_is_found(device):
