@@ -72,10 +72,11 @@ def test_cases_are_those_of_the_config_before(offered, folder):
 
 @pytest.mark.parametrize("command", ["show", "compare"])
 def test_what_is_shown_of_results_is_what_they_have(command, offered):
-    origin = str(ROOT / "reports" / "h200" / "origin")
+    origin = str(ROOT / "reports" / "h100" / "origin")
     assert offered(command, origin, "-k", "medium_batch_1") == ["medium_batch_1grp"]
     assert offered(command, origin, "--operations", "") == ["gather_slots", "step"]
-    assert "baseline,fused_apply" in offered(command, origin, "--variants", "baseline,fus")
+    assert offered(command, origin, "--variants", "baseline,one") == ["baseline,one_launch"]
+    assert offered(command, origin, "--variants", "baseline,fus") == ["baseline,fused"]
     assert offered(command, f"{origin}/fused.json", "--variants", "") == ["fused"]
     assert offered(command, str(ROOT / "README.md"), "-k", "") == []
     assert offered(command, "-k", "") == []

@@ -12,7 +12,7 @@ from support.commands import run_apart
 
 from bt_bench.cli.encoding import spell_what_streams_lack
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
+ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from support.commands import run
 from support.refusals import refused
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
+ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 @pytest.fixture

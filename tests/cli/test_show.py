@@ -18,13 +18,15 @@ from support.factories import make_case, make_failed_case, make_result
 from bt_bench.cli.next_steps import command, next_lines, program
 from bt_bench.results.run.nouns import Quantity
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
+ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 def test_a_run_is_shown_and_then_what_to_do_next():
     outcome = run("show", ORIGIN)
     assert outcome.code == 0
-    assert outcome.out.startswith("origin, 5 cases on NVIDIA H200, Intel(R) Xeon(R) Processor: ")
+    assert outcome.out.startswith(
+        "origin, 5 cases on NVIDIA H100 80GB HBM3, Intel(R) Xeon(R) Processor: "
+    )
     assert "GPU time, µs (gpu_us)\n  small_batch_1grp" in outcome.out
     assert f"\nResults: {ORIGIN}/ (comparison.md, a JSON per variant)\nNext:" in outcome.out
     assert outcome.out.rstrip().endswith(f"show {ORIGIN} --all")
@@ -43,10 +45,10 @@ def test_what_is_selected():
     outcome = run("show", ORIGIN, "--variants", "fused", "--operations", "step", "-k", "small*")
     assert "Selected by -k small*, --operations step: 1 of 10 cases." in outcome.out
     assert "medium_batch" not in outcome.out
-    assert "fused_apply" not in outcome.out
+    assert "one_launch" not in outcome.out
     whole = run("show", ORIGIN, "--variants", "fused", "-k", "small*", "--all").out
     assert "medium_batch" not in whole
-    assert "fused_apply" not in whole
+    assert "one_launch" not in whole
 
 
 def test_one_result_is_shown_without_changes():
@@ -65,7 +67,7 @@ def test_json_has_all_cases_and_the_verdicts_of_compare():
     assert len(document["cases"]) == 2 * 5
     first = document["cases"][0]
     assert (first["variant"], first["status"], first["launches"]) == ("baseline", "ok", [3])
-    assert first["medians"]["host_us"] == pytest.approx(84.78, abs=0.01)
+    assert first["medians"]["host_us"] == pytest.approx(104.48, abs=0.01)
     compared = run("compare", ORIGIN, "--variants", "fused", "--operations", "step", "--json")
     judged = [each for each in compared.json()["judgements"] if each["case"] == first["case"]]
     mine = [each for each in document["judgements"] if each["case"] == first["case"]]
@@ -226,12 +228,12 @@ def test_formats_go_to_files_and_stdout(tmp_path):
     assert outcome.code == 0, outcome.err
     assert page.read_text(encoding="utf-8") == (ORIGIN / "comparison.md").read_text("utf-8")
     assert table.read_text(encoding="utf-8").startswith(
-        "origin, 5 cases on NVIDIA H200, Intel(R) Xeon(R) Processor: "
+        "origin, 5 cases on NVIDIA H100 80GB HBM3, Intel(R) Xeon(R) Processor: "
     )
     assert outcome.out == run("show", ORIGIN, "--json").out
     selected = run("show", ORIGIN, "--format", "md", "--variants", "fused").out
     assert selected.startswith("# Comparison")
-    assert "fused_apply" not in selected.partition("How to read")[0]
+    assert "one_launch" not in selected.partition("How to read")[0]
 
 
 @pytest.mark.parametrize(

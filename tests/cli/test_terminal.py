@@ -14,7 +14,7 @@ from support.terminals import run_in_terminal
 
 from bt_bench.cli.terminal import heed_only_sane_sizes
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h200" / "origin"
+ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 SIZES = ("COLUMNS", "TERMINAL_WIDTH", "LINES")
 COMPARE = ("compare", str(ORIGIN / "baseline.json"), str(ORIGIN / "fused.json"))
 
