@@ -158,7 +158,7 @@ for number in range(3, 64):
 """
 PATCHED = f"""
 import bt_bench.worker.compiling.recorder as recorder
-recorder.Window.launched = lambda *_: None
+recorder.LaunchWindow.launched = lambda *_: None
 {VARIANT}pass
 """
 
@@ -187,7 +187,7 @@ def test_what_a_variant_writes_at_the_end_is_not_the_answer(one, tmp_path, censu
     ("text", "why"),
     [
         (FORGED, "was made to print text that bt-bench does not print there"),
-        (PATCHED, "variant mine, while compiled: it has changed .*Window.launched"),
+        (PATCHED, "variant mine, while compiled: it has changed .*LaunchWindow.launched"),
     ],
 )
 def test_a_variant_that_answers_itself_is_refused(one, tmp_path, text, why):
