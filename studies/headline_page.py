@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from measured import Measured
 from recompute import LINES, best, line, times_less, times_less_than_best, typical
 
 from bt_bench.analysis import median
@@ -56,7 +57,7 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
             + ", ".join(f"{count} {verdict}" for verdict, count in found.items())
             for what, found in facts["verdicts"].items()
         ),
-        f"Commit {', '.join(facts['measured']['commits'])}, {facts['created'][:10]}.",
+        Measured(**facts["measured"]).sentence(),
         *(f"{machine}." for machine in facts["machines"]),
     ]
     sections.append(Section("What was measured", (Bullets(tuple(known)),)))

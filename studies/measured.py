@@ -24,6 +24,7 @@ class Measured:
         torch: version.
         triton: version.
         sources: by variant, the digests of its sources in all runs.
+        changed_tree: whether a run had uncommitted changes.
         num_gpus: number of GPUs that took part, counted by UUID, at least 1. A run uses the first
             GPU that it sees.
     """
@@ -35,6 +36,7 @@ class Measured:
     torch: str
     triton: str | None
     sources: Mapping[str, Sequence[str]]
+    changed_tree: bool = False
     num_gpus: int = 1
 
     @classmethod
@@ -53,13 +55,15 @@ class Measured:
             env.torch,
             env.triton,
             sources,
+            any(header.environment.dirty for header in headers),
             max(1, len({g.uuid for h in headers for g in h.environment.gpus[:1] if g.uuid})),
         )
 
     def shown_commits(self) -> str:
         """Return the short commits, phrased for a sentence."""
         found = [commit[:_SHORT] for commit in self.commits]
-        return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}"
+        changed = " with changes" * self.changed_tree
+        return f"commit{'s' * (len(found) > 1)} {' and '.join(found)}{changed}"
 
     def machine(self) -> str:
         """Return the GPUs and the host's processor."""

@@ -60,7 +60,7 @@ class Figures(NamedTuple):
 # Figures of headline.py
 
 
-HEADLINES = tuple(f"headline/{name}" for name in ("all", "hundred-1", "hundred-2", "hundred-3"))
+HEADLINES = tuple(f"headline/{name}" for name in ("all", "hundred-1"))
 """The folder with all cases, and those of other machines with a hundred of them."""
 
 
@@ -111,11 +111,12 @@ def _headline(folders: Sequence[Path]) -> str:
         (ends([*chain(*found[title])]), ends([median(each) for each in found[title]]))
         for title in (HOST, GPU)
     )
+    devices = sorted({Measured(**_packed(folder)[1]["measured"]).device for folder in folders})
     return (
         f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and\n"
         f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
         f"step takes {host[1]} times less on the host and {gpu[1]} times less on the GPU,\n"
-        f"depending on the machine. Measured on {len(folders)} machines, in up to\n"
+        f"depending on the machine. Measured on {len(folders)} hosts ({', '.join(devices)}), in up to\n"
         f"{len(found[HOST][0])} step shapes that were chosen to find the worst."
     )
 

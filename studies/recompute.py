@@ -3,7 +3,7 @@
     python studies/recompute.py reports/h100/headline/samples.npz
 
 For each case and quantity ("host": host + stage, "gpu", "whole": stage to synchronize) the file has
-µs by arm, round and step; nan where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
+ns by arm, round and step; -1 where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
 others are the other shipped variants. A ratio needs three rounds and three instances (sets of
 buffers). Steps in which neither arm launches anything are left out.
 """
@@ -15,13 +15,13 @@ import numpy as np
 
 def typical(data, key, arm):
     """Return the median over steps of each step's median over rounds, in µs; inf if unknown."""
-    known = data[key][arm][~np.isnan(data[key][arm]).any(axis=1)]
-    return np.median(np.median(known, axis=0)) if known.size else np.inf
+    known = data[key][arm][(data[key][arm] >= 0).all(axis=1)]
+    return np.median(np.median(known, axis=0)) / 1000 if known.size else np.inf
 
 
 def pair(data, key, arm):
     """Return the rounds that arm 0 and another have in common; `None` if they are too few."""
-    rounds = ~np.isnan(data[key][[0, arm]]).any(axis=(0, 2))
+    rounds = (data[key][[0, arm]] >= 0).all(axis=(0, 2))
     both = data[key][[0, arm]][:, rounds]
     both = both[:, :, (both != 0).any(axis=(0, 1))]
     enough = rounds.sum() >= 3 and len({*data[f"{key} instances"][rounds].tolist()}) >= 3

@@ -153,7 +153,7 @@ def test_ratios_are_those_of_compare(study, written):
         assert len(judged) == 3
         for each in judged:
             ratio = study.recompute.times_less(packed.samples, f"made/{each.case} {what}")
-            assert ratio == pytest.approx(1 / each.ratio, rel=1e-6)
+            assert ratio == pytest.approx(1 / each.ratio, rel=1e-4)
 
 
 @pytest.mark.parametrize("instances", [1, 2])
@@ -167,20 +167,20 @@ def test_a_ratio_needs_three_instances(study, written, spec, instances):
 
 
 def test_only_rounds_of_both_count(study):
-    both = np.array([[[1.0], [2.0], [np.nan], [4.0]], [[10.0], [20.0], [5.0], [np.nan]]])
+    both = np.array([[[1], [2], [-1], [4]], [[10], [20], [5], [-1]]])
     data = {"a": both, "a instances": np.array([0, 1, 2, 3])}
     assert study.recompute.times_less(data, "a") is None  # two rounds
-    both[1, 3] = 40.0
+    both[1, 3] = 40
     assert study.recompute.times_less(data, "a") == pytest.approx(10)
-    assert study.recompute.typical(data, "a", 0) == 2.0
-    assert study.recompute.typical({"a": both * np.nan}, "a", 0) == math.inf
+    assert study.recompute.typical(data, "a", 0) == 0.002
+    assert study.recompute.typical({"a": both * 0 - 1}, "a", 0) == math.inf
 
 
 def test_steps_in_which_nothing_is_launched_are_left_out(study):
-    both = np.array([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], [[3.0, 0.0], [3.0, 0.0], [3.0, 0.0]]])
+    both = np.array([[[1, 0], [1, 0], [1, 0]], [[3, 0], [3, 0], [3, 0]]])
     data = {"a": both, "a instances": np.arange(3)}
     assert study.recompute.times_less(data, "a") == pytest.approx(3)
-    both[1, 0, 1] = 2.0  # the other arm launches something
+    both[1, 0, 1] = 2  # the other arm launches something
     assert study.recompute.times_less(data, "a") is None
 
 
@@ -273,7 +273,7 @@ def test_another_sample_is_found(study, written):
     packed = study.headline.packed_of(written())
     changed = dict(packed.samples)
     changed["made/second gpu"] = changed["made/second gpu"].copy()
-    changed["made/second gpu"][1, 17, 0] *= 1.1
+    changed["made/second gpu"][1, 17, 0] += 1200  # of 12 µs
     assert study.headline.digest(changed) != packed.facts["samples_sha256"]
 
 
