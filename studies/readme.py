@@ -116,8 +116,8 @@ def _headline(folders: Sequence[Path]) -> str:
         f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and\n"
         f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
         f"step takes {host[1]} times less on the host and {gpu[1]} times less on the GPU,\n"
-        f"depending on the machine. Measured on {len(folders)} hosts ({', '.join(devices)}), in up to\n"
-        f"{len(found[HOST][0])} step shapes that were chosen to find the worst."
+        f"depending on the machine. Measured on {len(folders)} hosts ({', '.join(devices)}), in\n"
+        f"up to {len(found[HOST][0])} step shapes that were chosen to find the worst."
     )
 
 

@@ -156,6 +156,7 @@ def test_of_many_cases_there_is_a_summary_and_the_worst(origin):
     assert f"\nThe {NUM_WORST} worst of 20 cases, medians of baseline, and the speed-up" in text
     (gpu,) = re.findall(r"\nGPU time, µs \(gpu_us\)\n((?:  \w+_\d +[\d.]+ .*\n)+)", text)
     assert len(gpu.splitlines()) == NUM_WORST
+    assert gpu.count("large_batch_1grp") == NUM_WORST  # all are faster, and this one by the least
     assert "The other cases: `bt-bench show` with -k PATTERNS, or with --all." in text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from bt_bench.analysis import Judgement, Verdict, median
+from bt_bench.analysis import WORST_FIRST, Judgement, Verdict, median
 from bt_bench.base import ABSENT, Cell, Heading, Table
 from bt_bench.base.names import Operation
 from bt_bench.report.formats.arrange import worst_first
@@ -129,9 +129,16 @@ def _cases(arms: Arms, operation: Operation, metric: str, fits: bool) -> list[Ca
     if fits or arms.judged is None:
         return cases if fits else cases[:NUM_WORST]
     of_metric = tuple(each for each in judgements_of(arms, operation) if each.metric == metric)
-    ordered = worst_first(replace(arms.judged, judgements=of_metric)).judgements
+    by_verdict = worst_first(replace(arms.judged, judgements=of_metric)).judgements
+    ordered = sorted(by_verdict, key=_smallest_gain_first)
     worst = [*dict.fromkeys(each.key for each in ordered)][:NUM_WORST]
     return [case_id for case_id in cases if case_id.key in worst]
+
+
+def _smallest_gain_first(each: Judgement) -> tuple[int, float]:
+    """Return a key that keeps the order within other verdicts than `FASTER`."""
+    is_gain = each.verdict is Verdict.FASTER and each.ratio is not None
+    return WORST_FIRST.index(each.verdict), -(each.ratio or 0.0) if is_gain else 0.0
 
 
 def _speed_up(
