@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -58,15 +59,16 @@ class Mutant:
 
 def mutants_of(source: str, module: str) -> Iterator[Mutant]:
     """Yield all mutants of the statements that their functions have once."""
-    statements = [
-        (function, ast.unparse(statement), statement)
-        for function, statement in _statements(ast.parse(source))
-    ]
-    times = Counter((function, text) for function, text, _ in statements)
-    for function, text, statement in statements:
-        if times[function, text] == 1:
-            for mutated in _mutated(statement):
-                yield Mutant(module, function, text, mutated)
+    for function, statement in _single_statements(source):
+        for mutated in _mutated(statement):
+            yield Mutant(module, function, ast.unparse(statement), mutated)
+
+
+def _single_statements(source: str) -> list[tuple[str, ast.stmt]]:
+    statements = list(_statements(ast.parse(source)))
+    texts = [(function, ast.unparse(statement)) for function, statement in statements]
+    times = Counter(texts)
+    return [each for each, text in zip(statements, texts, strict=True) if times[text] == 1]
 
 
 def planted(source: str, mutant: Mutant) -> str | None:
@@ -148,20 +150,24 @@ def _change(node: ast.AST) -> bool:
 
 def drawn(tree: Path, count: int, seed: int) -> list[Mutant]:
     """Draw mutants, alike many from each room; each of another statement."""
-    rooms: Mapping[str, list[Mutant]] = defaultdict(list)
+    rooms: dict[str, list[tuple[str, str, ast.stmt]]] = defaultdict(list)
     for package, folder in SOURCES.items():
         for path in sorted((tree / folder).rglob("*.py")):
             module = ".".join((package, *path.relative_to(tree / folder).with_suffix("").parts))
-            source = path.read_text(encoding="utf-8")
-            rooms[_room(module)] += mutants_of(source, module)
-    rooms = {room: mutants for room, mutants in rooms.items() if mutants}
+            found = _single_statements(path.read_text(encoding="utf-8"))
+            rooms[_room(module)] += [(module, *each) for each in found]
+    rooms = {room: statements for room, statements in rooms.items() if statements}
     generator = random.Random(seed)
     share = -(-count // len(rooms))
     chosen: list[Mutant] = []
-    for _, mutants in sorted(rooms.items()):
-        generator.shuffle(mutants)
-        unlike = {(each.module, each.function, each.statement): each for each in mutants}
-        chosen += list(unlike.values())[:share]
+    for _, statements in sorted(rooms.items()):
+        generator.shuffle(statements)
+        mutants = (
+            Mutant(module, function, ast.unparse(statement), generator.choice(changes))
+            for module, function, statement in statements
+            if (changes := list(_mutated(statement)))
+        )
+        chosen += islice(mutants, share)
     return chosen
 
 
