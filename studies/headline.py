@@ -2,7 +2,7 @@
 
     python studies/headline.py measure --vllm-source DIR --runs runs
     python studies/headline.py measure --vllm-source DIR --runs runs --cases studies/hundred.txt
-    python studies/headline.py pack runs --out reports/NAME/headline
+    python studies/headline.py pack runs --out reports/headline/NAME
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). `measure` sweeps the stock config
 `shapes`, and all other stock configs but `quick`, with few rounds a case: 443 cases, 25 minutes on
@@ -72,7 +72,10 @@ def main() -> int:
     """Measure, or pack what was measured."""
     args = _parse()
     try:
-        problems = measure(args) if args.command == "measure" else pack(args.runs, args.out)
+        if args.command == "measure":
+            problems = measure(args)
+        else:
+            problems = pack(args.runs, args.out, _chosen(args.cases))
     except BtBenchError as error:
         sys.exit(str(error))
     for problem in problems:
@@ -86,8 +89,7 @@ def measure(args: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: for sweeps that cannot be run.
     """
-    chosen = args.cases.read_text(encoding="utf-8").split() if args.cases else ()
-    pieces = pieces_of(chosen, args.shard, quick=args.quick)
+    pieces = pieces_of(_chosen(args.cases), args.shard, quick=args.quick)
     cases = sum(len(piece.spec.cases) for piece in pieces)
     print(
         f"headline: {cases} cases in {len(pieces)} sweeps, about {seconds_of(pieces):.0f} s and "
@@ -99,13 +101,21 @@ def measure(args: argparse.Namespace) -> list[str]:
     return run_pieces(pieces, args.runs, options, resume=args.resume, limit_s=args.seconds)
 
 
-def pack(runs: Path, out: Path) -> list[str]:
+def pack(runs: Path, out: Path, chosen: Sequence[str] | None = None) -> list[str]:
     """Write samples, facts and page of the sweeps below a folder; return the problems.
 
+    Args:
+        runs: the folder.
+        out: folder for what is written.
+        chosen: cases that were asked for, as `CONFIG/CASE`; `None`: all.
+
     Raises:
-        UsageError: for no result, or a damaged one.
+        UsageError: for no result, or a damaged one, and for no or unknown cases.
     """
-    packed = packed_of(runs)
+    expected = [
+        f"{piece.spec.name}/{case.name}" for piece in pieces_of(chosen) for case in piece.spec.cases
+    ]
+    packed = packed_of(runs, expected)
     out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out / "samples.npz", "w") as file:
         for key, array in packed.samples.items():
@@ -121,8 +131,12 @@ def pack(runs: Path, out: Path) -> list[str]:
     return list(packed.facts["problems"])
 
 
-def packed_of(runs: Path) -> Packed:
+def packed_of(runs: Path, expected: Sequence[str]) -> Packed:
     """Read all sweeps below a folder.
+
+    Args:
+        runs: the folder.
+        expected: cases that they must have, as `CONFIG/CASE`.
 
     Raises:
         UsageError: for no result, or a damaged one.
@@ -159,9 +173,23 @@ def packed_of(runs: Path) -> Packed:
     if not sizes:
         raise UsageError(f"{runs}: has no results of sweeps; expected what `measure` left there")
     samples["cases"] = np.array([*sizes])
+    problems += [f"{name}: is in no run" for name in expected if name not in sizes]
+    for name in sizes:
+        arms = (0,) if name in unsupported else (0, 1)
+        lacking = [
+            f"{what} by {ARMS[arm]}"
+            for what in METRICS
+            for arm in arms
+            if not (samples[f"{name} {what}"][arm] >= 0).any()
+        ]
+        if lacking:
+            is_empty = len(lacking) == len(METRICS) * len(arms)
+            which = "" if is_empty else f" of {', '.join(lacking)}"
+            problems.append(f"{name}: has no samples{which}")
     facts = {
         "measured": asdict(Measured.of(headers)),
         "machines": sorted({_machine(header.environment) for header in headers}),
+        "hosts": sorted({str(header.environment.host) for header in headers}),
         "arms": ARMS,
         "samples_sha256": digest(samples),
         "verdicts": {what: dict(found.most_common()) for what, found in verdicts.items()},
@@ -179,6 +207,18 @@ def digest(samples: Mapping[str, Any]) -> str:
         found.update(key.encode())
         found.update(samples[key].tobytes())
     return found.hexdigest()
+
+
+def _chosen(path: Path | None) -> list[str] | None:
+    """Read the cases of a file; `None` without one.
+
+    Raises:
+        UsageError: for a file that cannot be read.
+    """
+    try:
+        return None if path is None else path.read_text(encoding="utf-8").split()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; expected lines CONFIG/CASE") from error
 
 
 def _add(
@@ -246,6 +286,7 @@ def _mixed(headers: Sequence[Any]) -> list[str]:
     """Return what runs that are packed together should have in common, but do not."""
     facts = {
         "machine": {_machine(header.environment) for header in headers},
+        "host": {str(header.environment.host) for header in headers},
         "commit": {
             f"{h.environment.commit}{' changed' * bool(h.environment.dirty)}" for h in headers
         },
@@ -286,6 +327,7 @@ def _parse() -> argparse.Namespace:
     add = commands.add_parser("pack", help="write samples, facts and page").add_argument
     add("runs", type=Path, help="that `measure` was given")
     add("--out", type=Path, required=True, metavar="DIR")
+    add("--cases", type=Path, metavar="FILE", help="that `measure` was given")
     return parser.parse_args()
 
 

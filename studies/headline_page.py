@@ -6,10 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from measured import Measured
-from recompute import LINES, best, line, times_less, times_less_than_best, typical
+from recompute import LINES, best, line, pair, times_less, times_less_than_best, typical
 
 from bt_bench.analysis import median
+from bt_bench.analysis.compare.estimating import BLOCKS
+from bt_bench.analysis.statistics.clusters import clustered_medians
+from bt_bench.analysis.statistics.student import t_critical
 from bt_bench.base import format_number
 from bt_bench.report import ABSENT, Bullets, Cell, Document, Section, Table
 
@@ -34,26 +38,27 @@ Rows = list[list[str]]
 
 def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
     """Return the whole page."""
+    unsupported = set(facts["unsupported"])
     sections = [
         Section("All cases", (_table(HEAD, headline_rows(samples)),)),
         Section("By kind of case", (_table(KIND_HEAD, kind_rows(samples, facts["sizes"])),)),
     ]
+    missing = []
     for title in LINES:
         values = line(samples, title)
-        worst = [*values.items()][-SHOWN:]
-        rows = [
-            [name, *_times(samples, title, name), format_number(value)]
-            for name, value in worst[::-1]
-        ]
-        sections.append(
-            Section(
-                f"{title}: the worst {len(rows)} of {len(values)}", (_table(WORST_HEAD, rows, 2),)
-            )
-        )
+        rows = [_worst(samples, title, case, value) for case, value in reversed(values.items())]
+        heading = f"{title}: the worst {min(SHOWN, len(rows))} of {len(rows)}"
+        sections.append(Section(heading, (_table(WORST_HEAD, rows[:SHOWN], 2),)))
+        lacking = {*samples["cases"].tolist()} - values.keys() - unsupported
+        why = "fewer than 100 samples" if title is TAIL else "too few rounds or instances"
+        if lacking:
+            names = ", ".join(sorted(lacking)[:SHOWN]) + " and others" * (len(lacking) > SHOWN)
+            missing.append(f"{title}: {len(lacking)} cases have {why}: {names}.")
     known = [
-        f"{len(facts['unsupported'])} cases are not possible with vLLM.",
+        f"{len(unsupported)} cases are not possible with vLLM.",
+        *missing,
         *(
-            f"bt-bench compare says of {what}: "
+            f"bt-bench compare says of {what}, sweep by sweep: "
             + ", ".join(f"{count} {verdict}" for verdict, count in found.items())
             for what, found in facts["verdicts"].items()
         ),
@@ -64,19 +69,27 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
     if facts["problems"]:
         sections.insert(0, Section("What went wrong", (Bullets(tuple(facts["problems"])),)))
     lead = (
-        f"A ratio says how many times as long the other takes as {samples['arms'][0]}: the median "
-        "over rounds in which both took part. Below 1, the other is faster. Times are medians in "
-        "µs. studies/recompute.py computes all ratios from samples.npz.",
+        f"Ours is {samples['arms'][0]}: one_launch, staged by a call per request, as vLLM is. A "
+        "ratio says how many times as long the other takes: the median over rounds in which both "
+        "took part, with an interval of 95 % for each case by itself. Below 1, the other is "
+        "faster. Of 99th percentiles less is better. Times are medians in µs. "
+        "studies/recompute.py computes all values from samples.npz.",
     )
     return Document(f"{len(samples['cases'])} cases beside vLLM", lead, tuple(sections))
 
 
+TAIL = [*LINES][-1]
 HEAD = ("", "best", "median", "worst", "worst case", "cases")
 KIND_HEAD = (
     *("cases", "number", "host + stage, µs", "times less than vLLM"),
     *("GPU, µs", "times less than vLLM"),
 )
-WORST_HEAD = ("case", "other", "ours, µs", "other, µs", "value")
+WORST_HEAD = ("case", "other", "ours, µs", "other, µs", "value", "interval")
+
+
+def three_digits(value: float) -> str:
+    """Return a value with three significant digits."""
+    return f"{value:#.3g}".rstrip(".")
 
 
 def headline_rows(samples: Samples) -> Rows:
@@ -85,7 +98,7 @@ def headline_rows(samples: Samples) -> Rows:
     for title in LINES:
         if values := [*line(samples, title).items()]:
             middle = median([value for _, value in values])
-            figures = map(format_number, (values[0][1], middle, values[-1][1]))
+            figures = (three_digits(value) for value in (values[0][1], middle, values[-1][1]))
             rows.append([title, *figures, values[-1][0], str(len(values))])
     return rows
 
@@ -119,24 +132,40 @@ def _kind_of(name: str, sizes: Mapping[str, int]) -> str:
 
 
 def _ranges(samples: Samples, what: str, names: Sequence[str]) -> list[str]:
-    keys = [f"{name} {what}" for name in names]
-    times = [us for key in keys if math.isfinite(us := typical(samples, key, 0))]
-    ratios = [float(ratio) for key in keys if (ratio := times_less(samples, key)) is not None]
+    """Return the ranges of our times and of the ratios, over cases that have a ratio."""
+    ratios = {key: times_less(samples, key) for key in (f"{name} {what}" for name in names)}
+    found = {key: float(ratio) for key, ratio in ratios.items() if ratio is not None}
+    if not found:
+        return [ABSENT, ABSENT]
+    times = [typical(samples, key, 0) for key in found]
+    low, high = min(found.values()), max(found.values())
     return [
-        f"{min(times):.1f} to {max(times):.1f}" if times else ABSENT,
-        f"{min(ratios):.1f} to {max(ratios):.1f}, median {median(ratios):.1f}"
-        if ratios
-        else ABSENT,
+        f"{min(times):.1f} to {max(times):.1f}",
+        f"{low:.1f} to {high:.1f}, median {median([*found.values()]):.1f}",
     ]
 
 
-def _times(samples: Samples, title: str, name: str) -> list[str]:
-    """Return our time, the other arm, and its time, in the quantity of a line."""
+def _worst(samples: Samples, title: str, name: str, value: float) -> list[str]:
+    """Return the cells of a case in the table of a line."""
     of, what = LINES[title]
     key = f"{name} {what}"
     other = best(samples, key) if of is times_less_than_best else 1
     ours, theirs = (format_number(float(typical(samples, key, arm))) for arm in (0, other))
-    return [str(samples["arms"][other]), ours, theirs]
+    ends = ABSENT if title is TAIL else _interval(samples, key, other)
+    return [name, str(samples["arms"][other]), ours, theirs, three_digits(value), ends]
+
+
+def _interval(samples: Samples, key: str, arm: int) -> str:
+    """Return the 95 % interval of a ratio, by the errors that `bt-bench compare` computes."""
+    both = pair(samples, key, arm)
+    rounds = (samples[key][[0, arm]] >= 0).all(axis=(0, 2))
+    logs = np.median(np.log(both[1] / both[0]), axis=1)
+    found = clustered_medians(logs[None, :], samples[f"{key} instances"][rounds].tolist(), BLOCKS)
+    if found is None:
+        return ABSENT
+    half = t_critical(0.025, found.degrees) * found.error[0]
+    low, high = (math.exp(found.location[0] + by) for by in (-half, half))
+    return f"{three_digits(low)} to {three_digits(high)}"
 
 
 def _table(

@@ -7,12 +7,13 @@ A shard has whole stretches of cases, and therefore needs few sweeps.
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,9 @@ BRIEF = (
 # For configs with windows of traces, since a replay takes as long as all steps of a window. Rounds
 # are profiled in pairs of one instance, and an interval needs at least three instances.
 WINDOWS = ("plan.case_seconds=2", "plan.profile_rounds=8", "window.steps=12")
+# Staging 1,024 rows in each of 8 groups takes so long that there would be two rounds.
+SLOW = re.compile("8grp_1024req_16384tok_.*_many")
+SLOW_SECONDS = "plan.case_seconds=8"
 QUICK = ("plan.case_seconds=0.1", "plan.profile_rounds=3")
 QUICK_WINDOWS = ("window.steps=4",)
 
@@ -97,52 +101,68 @@ class Piece:
 
 
 def pieces_of(
-    chosen: Collection[str] = (), shard: Shard = Shard(), *, quick: bool = False
+    chosen: Collection[str] | None = None, shard: Shard = Shard(), *, quick: bool = False
 ) -> list[Piece]:
     """Return the sweeps of a shard.
 
     Args:
-        chosen: cases as `CONFIG/CASE`; empty: all.
+        chosen: cases as `CONFIG/CASE`; `None`: all.
         shard: the part of the cases.
         quick: use few rounds and short windows, as a smoke test.
 
     Raises:
-        UsageError: for a chosen case that no config has.
+        UsageError: for no case, and for one that no config has.
     """
-    configs = {each.partition("/")[0] for each in chosen} or CONFIGS
-    specs = [_spec(name, chosen, quick) for name in CONFIGS if name in configs]
-    unknown = {*chosen} - {f"{spec.name}/{case.name}" for spec in specs for case in spec.cases}
-    if unknown:
+    if chosen is not None and not chosen:
+        raise UsageError("no case is chosen; expected lines CONFIG/CASE")
+    configs = CONFIGS if chosen is None else {each.partition("/")[0] for each in chosen}
+    wholes = [
+        piece
+        for name in CONFIGS
+        if name in configs
+        for piece in _pieces(name, chosen, quick)
+        if piece.spec.cases
+    ]
+    known = {f"{piece.spec.name}/{case.name}" for piece in wholes for case in piece.spec.cases}
+    if unknown := {*(chosen or ())} - known:
         raise UsageError(f"{min(unknown)} is no case of {', '.join(CONFIGS)}; expected CONFIG/CASE")
-    whole = sum(_seconds(spec, case) for spec in specs for case in spec.cases)
+    whole = seconds_of(wholes)
     begin = 0.0
     pieces = []
-    for spec in specs:
+    for piece in wholes:
         cases = []
-        for case in spec.cases:
-            seconds = _seconds(spec, case)
+        for case in piece.spec.cases:
+            seconds = _seconds(piece.spec, case)
             # A case belongs to the shard that its midpoint falls into.
             place = math.floor((begin + seconds / 2) / whole * shard.count) + 1
             begin += seconds
             if place == shard.index:
                 cases.append(case)
         if cases:
-            part = spec.model_copy(update={"cases": cases})
-            pieces.append(Piece(f"{spec.name}{shard.suffix()}", part))
+            part = piece.spec.model_copy(update={"cases": cases})
+            pieces.append(Piece(f"{piece.name}{shard.suffix()}", part))
     return pieces
 
 
-def _spec(name: str, chosen: Collection[str], quick: bool) -> SweepSpec:
+def _pieces(name: str, chosen: Collection[str] | None, quick: bool) -> Iterator[Piece]:
+    """Yield a config's cases, those that need more time apart."""
     spec = load_config(name)
     windows = any(case.parameters.workload == "trace" for case in spec.cases)
     overrides = [*BRIEF]
     overrides += WINDOWS if windows else ()
     overrides += QUICK if quick else ()
     overrides += QUICK_WINDOWS if quick and windows else ()
-    spec = load_config(name, overrides=overrides, operations=[ops.STEP])
-    shipped = (each for each in spec.variants if each != ONE_LAUNCH)
-    cases = [case for case in spec.cases if not chosen or f"{spec.name}/{case.name}" in chosen]
-    return spec.model_copy(update={"cases": cases, "variants": [*shipped, OURS, VLLM]})
+    for suffix, more in (("", ()), ("-slow", () if quick else (SLOW_SECONDS,))):
+        spec = load_config(name, overrides=[*overrides, *more], operations=[ops.STEP])
+        shipped = (each for each in spec.variants if each != ONE_LAUNCH)
+        cases = [
+            case
+            for case in spec.cases
+            if chosen is None or f"{spec.name}/{case.name}" in chosen
+            if bool(SLOW.fullmatch(case.name)) is bool(suffix)
+        ]
+        changes = {"cases": cases, "variants": [*shipped, OURS, VLLM]}
+        yield Piece(f"{spec.name}{suffix}", spec.model_copy(update=changes))
 
 
 def _seconds(spec: SweepSpec, case: CaseSpec) -> float:

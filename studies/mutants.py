@@ -58,14 +58,21 @@ class Mutant:
 
 
 def mutants_of(source: str, module: str) -> Iterator[Mutant]:
-    """Yield all mutants of the statements that their functions have once."""
+    """Yield all mutants of a module; see `_single_statements`."""
     for function, statement in _single_statements(source):
         for mutated in _mutated(statement):
             yield Mutant(module, function, ast.unparse(statement), mutated)
 
 
 def _single_statements(source: str) -> list[tuple[str, ast.stmt]]:
-    statements = list(_statements(ast.parse(source)))
+    """Return the statements that have lines of their own, and that their functions have once."""
+    lines = source.splitlines()
+    statements = [
+        (function, statement)
+        for function, statement in _statements(ast.parse(source))
+        if not lines[statement.lineno - 1][: statement.col_offset].strip()
+        and not lines[statement.lineno - 1].lstrip().startswith("elif")
+    ]
     texts = [(function, ast.unparse(statement)) for function, statement in statements]
     times = Counter(texts)
     return [each for each, text in zip(statements, texts, strict=True) if times[text] == 1]

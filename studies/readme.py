@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, dropwhile, takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from measured import Measured
 from recompute import LINES, line, typical
 
 from bt_bench.analysis import median
-from bt_bench.base.errors import BtBenchError, UsageError
+from bt_bench.base.errors import BtBenchError, UsageError, counted
 from bt_bench.results import CONFIG_NAME, read_compact_run
 
 REPORTS = ROOT / "reports"
@@ -82,42 +82,55 @@ def _kinds(folders: Sequence[Path]) -> str:
 
 
 def _machines(folders: Sequence[Path]) -> str:
-    """Return a row for each machine, with the ranges of host and GPU."""
+    """Return a row for each machine, with the ranges over the cases that all have."""
+    common = {title: _common(folders, title) for title in (HOST, GPU)}
     rows = []
     for folder in folders:
         samples, facts = _packed(folder)
-        theirs = [typical(samples, f"{case} host", 1) for case in line(samples, HOST)]
         measured = Measured(**facts["measured"])
-        ranges = [_range(samples, title) for title in (HOST, GPU)]
-        cells = [measured.machine(), measured.shown_commits(), measured.date, *ranges]
-        rows.append([*cells, f"{median(theirs):.0f}", str(len(samples["cases"]))])
-    head = ["machine", "of", "date", "host + stage", "GPU", "vLLM's host + stage, µs", "cases"]
-    return _table(head, rows)
+        ranges = []
+        for title, cases in common.items():
+            values = line(samples, title)
+            ranges.append(_range([values[case] for case in cases]))
+        theirs = median([typical(samples, f"{case} host", 1) for case in common[HOST]])
+        cells = [measured.machine(), measured.shown_commits(), measured.date]
+        rows.append([*cells, *ranges, f"{theirs:.0f}"])
+    cases = [len(found) for found in common.values()]
+    head = ["machine", "of", "date", f"host + stage, {cases[0]} cases", f"GPU, {cases[1]} cases"]
+    return _table([*head, "vLLM's host + stage, median µs"], rows)
 
 
-def _range(samples: Mapping[str, Any], title: str) -> str:
-    best, *_, worst = (values := [*line(samples, title).values()])
-    return f"{worst:.1f} to {best:.1f}, median {median(values):.1f}"
+def _common(folders: Sequence[Path], title: str) -> list[str]:
+    """Return the cases that have a value in a line on all machines."""
+    first, *others = (line(_packed(folder)[0], title) for folder in folders)
+    return [case for case in first if all(case in other for other in others)]
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.1f} to {max(values):.1f}, median {median(values):.1f}"
 
 
 def _headline(folders: Sequence[Path]) -> str:
     """Return the sentences of the README."""
-    found = {title: [[*line(_packed(f)[0], title).values()] for f in folders] for title in LINES}
-
-    def ends(values: Sequence[float]) -> str:
-        return f"{min(values):.1f} to {max(values):.1f}"
-
-    host, gpu = (
-        (ends([*chain(*found[title])]), ends([median(each) for each in found[title]]))
-        for title in (HOST, GPU)
-    )
-    devices = sorted({Measured(**_packed(folder)[1]["measured"]).device for folder in folders})
+    found = {
+        title: [line(_packed(folder)[0], title) for folder in folders] for title in (HOST, GPU)
+    }
+    ends, medians = {}, {}
+    for title, by_folder in found.items():
+        values = [value for of_folder in by_folder for value in of_folder.values()]
+        ends[title] = f"{min(values):.1f} to {max(values):.1f}"
+        medians[title] = f"{median([*by_folder[0].values()]):.0f}"
+    measured = [Measured(**_packed(folder)[1]["measured"]) for folder in folders]
+    devices = sorted({each.device for each in measured})
+    hosts = {host for folder in folders for host in _packed(folder)[1]["hosts"]}
+    dates = sorted({each.date for each in measured})
     return (
-        f"**`one_launch` takes {host[0]} times less host time than vLLM 0.33.0's own code, and\n"
-        f"{gpu[0]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
-        f"step takes {host[1]} times less on the host and {gpu[1]} times less on the GPU,\n"
-        f"depending on the machine. Measured on {len(folders)} hosts ({', '.join(devices)}), in\n"
-        f"up to {len(found[HOST][0])} step shapes that were chosen to find the worst."
+        f"**`one_launch` takes {ends[HOST]} times less host time than vLLM 0.33.0's own code, and\n"
+        f"{ends[GPU]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
+        f"step takes {medians[HOST]} times less on the host and {medians[GPU]} times less on the\n"
+        f"GPU. Measured in {len(found[HOST][0])} step shapes that were chosen to find the worst,\n"
+        f"and in {len(found[HOST][1])} of them on {counted(len(hosts) - 1, 'other host')}, with\n"
+        f"{' and '.join(devices)}s ({' and '.join(dates)})."
     )
 
 

@@ -1,6 +1,6 @@
 """Compute the headline table from its samples, with numpy alone.
 
-    python studies/recompute.py reports/h100/headline/samples.npz
+    python studies/recompute.py reports/headline/all/samples.npz
 
 For each case and quantity ("host": host + stage, "gpu", "whole": stage to synchronize) the file has
 ns by arm, round and step; -1 where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
@@ -73,8 +73,6 @@ def line(data, title):
 if __name__ == "__main__":
     for title in LINES:
         values = line(np.load(sys.argv[1]), title)
-        first, *_, last = values.items()
-        middle = np.median([*values.values()])
-        print(
-            f"{title}: {first[1]:.4g}, {middle:.4g}, {last[1]:.4g} ({last[0]}), {len(values)} cases"
-        )
+        cases, found = [*values], [*values.values()]
+        shown = f"{found[0]:.3g}, {np.median(found):.3g}, {found[-1]:.3g} ({cases[-1]})"
+        print(f"{title}: {shown}, {len(cases)} cases")

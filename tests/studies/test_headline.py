@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = ("recompute", "headline_runs", "headline_page", "headline")
 FOLDERS = sorted(path.parent for path in (ROOT / "reports").rglob("samples.npz"))
 ROUNDS = 120
+QUANTITIES = "host by vllm, gpu by vllm, whole by vllm"
 
 CONFIG = """\
 name: made
@@ -45,6 +46,7 @@ cases:
   - {name: third, requests: 0, tokens: 0}
 """
 CASES = ("first", "second", "third")
+EXPECTED = [f"made/{case}" for case in CASES]
 # Host, from the begin of the call to the synchronisation, and device.
 ARMS = {
     "baseline": (60.0, 70.0, 9.0),
@@ -122,7 +124,7 @@ def spec(tmp_path):
 
 
 def test_ratios_are_those_of_the_samples(study, written):
-    packed = study.headline.packed_of(written())
+    packed = study.headline.packed_of(written(), EXPECTED)
     lines = [study.recompute.line(packed.samples, title) for title in study.recompute.LINES]
     wanted = (15, 4, 162 / 16, 2, None)  # of baseline and fused, fused takes less
     for found, value in zip(lines, wanted, strict=True):
@@ -143,7 +145,7 @@ def test_ratios_are_those_of_compare(study, written):
     from bt_bench.results import read_compact
 
     runs = written()
-    packed = study.headline.packed_of(runs)
+    packed = study.headline.packed_of(runs, EXPECTED)
     sides = [
         Side(arm, read_compact(runs / "made" / f"{arm}.json"))
         for arm in ("vllm", "one_launch_each")
@@ -161,7 +163,7 @@ def test_a_ratio_needs_three_instances(study, written, spec, instances):
     few = case_of("one_launch_each", spec["first"], instances=instances)
     theirs = case_of("vllm", spec["first"], instances=instances)
     runs = written({("one_launch_each", "first"): few, ("vllm", "first"): theirs})
-    packed = study.headline.packed_of(runs)
+    packed = study.headline.packed_of(runs, EXPECTED)
     assert study.recompute.times_less(packed.samples, "made/first host") is None
     assert study.recompute.times_less(packed.samples, "made/second host") is not None
 
@@ -185,7 +187,7 @@ def test_steps_in_which_nothing_is_launched_are_left_out(study):
 
 
 def test_tails_are_of_a_hundred_samples_or_more(study, written):
-    packed = study.headline.packed_of(written())
+    packed = study.headline.packed_of(written(), EXPECTED)
     ours, theirs = packed.samples["made/first host"][:2, :, 0].astype(float)
     late = [np.percentile(each / np.median(each), 99) for each in (ours, theirs)]
     assert study.recompute.tail(packed.samples, "made/first host") == pytest.approx(
@@ -199,7 +201,7 @@ def test_what_vllm_does_not_support_is_missing_and_no_problem(study, written, sp
         "third", ops.STEP, "lacks custom_outputs",
         code=ReasonCode.UNSUPPORTED, status=Status.UNSUPPORTED,
     )  # fmt: skip
-    packed = study.headline.packed_of(written({("vllm", "third"): unsupported}))
+    packed = study.headline.packed_of(written({("vllm", "third"): unsupported}), EXPECTED)
     assert packed.facts["unsupported"] == ["made/third"]
     assert packed.facts["problems"] == []
     found = study.recompute.line(packed.samples, "GPU: times less than vLLM")
@@ -209,13 +211,25 @@ def test_what_vllm_does_not_support_is_missing_and_no_problem(study, written, sp
 def test_problems_are_told(study, written, spec):
     failed = make_failed_case("second", ops.STEP, "wrong block table")
     runs = written({("fused", "second"): failed}, arms=("fused", "one_launch_each"), complete=False)
-    problems = study.headline.packed_of(runs).facts["problems"]
+    problems = study.headline.packed_of(runs, EXPECTED).facts["problems"]
     assert problems == [
         "made: has no results of baseline",
         "made: has no results of vllm",
         "made: did not come to its end",
         "made, step/second: fused failed: wrong block table",
+        *(f"{case}: has no samples of {QUANTITIES}" for case in EXPECTED),
     ]
+
+
+def test_cases_without_samples_are_told(study, written, spec):
+    case = case_of("one_launch_each", spec["second"])
+    without = case.model_copy(update={"measurements": case.measurements[:2]})  # no gpu_us
+    runs = written({("one_launch_each", "second"): without})
+    problems = study.headline.packed_of(runs, [*EXPECTED, "made/fourth"]).facts["problems"]
+    assert problems[0] == "made/fourth: is in no run"
+    assert problems[1].startswith("made/second: has no samples of ")
+    assert "gpu by one_launch_each" in problems[1]
+    assert len(problems) == 2
 
 
 def test_runs_of_different_code_or_machines_are_not_packed_together(study, written):
@@ -225,7 +239,7 @@ def test_runs_of_different_code_or_machines_are_not_packed_together(study, writt
     result = json.loads(path.read_text(encoding="utf-8"))
     result["environment"] |= {"commit": "f" * 40, "cpu": "another"}
     path.write_text(json.dumps(result), encoding="utf-8")
-    problems = study.headline.packed_of(runs).facts["problems"]
+    problems = study.headline.packed_of(runs, EXPECTED).facts["problems"]
     assert [each.split(":")[0] for each in problems] == [
         *["other"] * 3, "runs are not of one machine", "runs are not of one commit"
     ]  # fmt: skip
@@ -233,12 +247,13 @@ def test_runs_of_different_code_or_machines_are_not_packed_together(study, writt
 
 def test_nothing_at_all(study, tmp_path):
     with pytest.raises(UsageError, match="has no results of sweeps"):
-        study.headline.packed_of(tmp_path)
+        study.headline.packed_of(tmp_path, EXPECTED)
 
 
 def test_files(study, written, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     monkeypatch.setattr(sys, "argv", ["headline.py", "pack", str(written()), "--out", str(out)])
+    monkeypatch.setattr(study.headline, "pieces_of", lambda _: [])
     assert study.headline.main() == 0
     assert "3 cases beside vLLM" in capsys.readouterr().out
     with np.load(out / "samples.npz") as stored:
@@ -246,9 +261,9 @@ def test_files(study, written, tmp_path, monkeypatch, capsys):
         page = study.headline_page.page(stored, json.loads((out / "facts.json").read_text()))
     assert (out / "headline.md").read_text(encoding="utf-8") == render_document(page)
     shown = " ".join(render_document(page).split())
-    assert "| host + stage: times less than vLLM | 15.02 | 15.02 | 15.02 | made/" in shown
+    assert "| host + stage: times less than vLLM | 15.0 | 15.0 | 15.0 | made/" in shown
     assert "| nothing is written | 1 | 10.0 to 10.0 | 15.0 to 15.0, median 15.0 |" in shown
-    assert "bt-bench compare says of host: 3 FASTER" in shown
+    assert "bt-bench compare says of host, sweep by sweep: 3 FASTER" in shown
 
 
 def digest_in(folder: Path) -> str:
@@ -270,7 +285,7 @@ def test_the_page_is_that_of_its_samples(study, folder):
 
 
 def test_another_sample_is_found(study, written):
-    packed = study.headline.packed_of(written())
+    packed = study.headline.packed_of(written(), EXPECTED)
     changed = dict(packed.samples)
     changed["made/second gpu"] = changed["made/second gpu"].copy()
     changed["made/second gpu"][1, 17, 0] += 1200  # of 12 µs
@@ -285,9 +300,9 @@ def test_shards_have_all_cases_once(study, count):
     runs = study.headline_runs
     shards = [runs.pieces_of(shard=runs.Shard(i, count)) for i in range(1, count + 1)]
     names = [f"{p.spec.name}/{c.name}" for pieces in shards for p in pieces for c in p.spec.cases]
-    assert names == [
+    assert sorted(names) == sorted(
         f"{name}/{case.name}" for name in runs.CONFIGS for case in load_config(name).cases
-    ]
+    )
     seconds = [runs.seconds_of(pieces) for pieces in shards]
     longest = max(runs.seconds_of([p]) / len(p.spec.cases) for pieces in shards for p in pieces)
     assert max(seconds) - min(seconds) <= longest
@@ -298,7 +313,9 @@ def test_shards_have_all_cases_once(study, count):
 def test_sweeps_are_brief_and_have_vllm(study):
     runs = study.headline_runs
     pieces = runs.pieces_of()
-    assert [piece.name for piece in pieces] == list(runs.CONFIGS)
+    assert [piece.name for piece in pieces if "-slow" not in piece.name] == list(runs.CONFIGS)
+    (slow,) = [piece for piece in pieces if "-slow" in piece.name]
+    assert (slow.spec.name, len(slow.spec.cases), slow.spec.plan.case_seconds) == ("shapes", 3, 8)
     for piece in pieces:
         assert piece.spec.variants[-2:] == ["one_launch_each", "vllm"]
         assert set(piece.spec.variants) <= set(study.headline.ARMS)
@@ -319,6 +336,8 @@ def test_cases_can_be_chosen(study):
     assert [(piece.name, len(piece.spec.cases)) for piece in pieces] == [("origin", 1)]
     with pytest.raises(UsageError, match="origin/nothing is no case of shapes, origin"):
         runs.pieces_of(["origin/nothing"])
+    with pytest.raises(UsageError, match="no case is chosen; expected lines CONFIG/CASE"):
+        runs.pieces_of([])
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "a/b", "1/"])

@@ -84,6 +84,12 @@ def _indented(text: str, source: str, like: str | None = None) -> str:
     return "\n".join(indent + each for each in text.splitlines())
 
 
+def test_what_has_no_lines_of_its_own_is_not_changed(mutants):
+    source = "def f(a):\n    if a > 1: return 5\n    if a == 2:\n        pass\n    elif a == 3:\n"
+    found = mutants.mutants_of(f"{source}        pass\n", "a")
+    assert {each.mutated.splitlines()[0] for each in found} == {"if a >= 1:", "if a > 2:"}
+
+
 def test_a_mutant_is_planted_where_its_module_is_now(mutants, tmp_path):
     (found, *_) = mutants.mutants_of(SOURCE, "bt_bench.made.up")
     moved = tmp_path / "bt_bench" / "other" / "up.py"
