@@ -127,10 +127,10 @@ def _headline(folders: Sequence[Path]) -> str:
     return (
         f"**`one_launch` takes {ends[HOST]} times less host time than vLLM 0.33.0's own code, and\n"
         f"{ends[GPU]} times less GPU time**, and leaves the same bits in every buffer. The median\n"
-        f"step takes {medians[HOST]} times less on the host and {medians[GPU]} times less on the\n"
-        f"GPU. Measured in {len(found[HOST][0])} step shapes that were chosen to find the worst,\n"
-        f"and in {len(found[HOST][1])} of them on {counted(len(hosts) - 1, 'other host')}, with\n"
-        f"{' and '.join(devices)}s ({' and '.join(dates)})."
+        f"step takes {medians[HOST]} times less on the host and {medians[GPU]} times on the GPU.\n"
+        f"Measured with {' and '.join(devices)}s, on {' and '.join(dates)}, in\n"
+        f"{len(found[HOST][0])} step shapes that were chosen to find the worst; in "
+        f"{len(found[HOST][1])} of them on {counted(len(hosts) - 1, 'other host')}, too."
     )
 
 
