@@ -410,9 +410,9 @@ class Exploring:
 
     def _lines_of(self, scenario: Any) -> tuple[str, ...]:
         """Return a scenario's lines; of many, the first and the last."""
-        lines = self._explorer.lines(scenario)
+        lines = tuple(self._explorer.lines(scenario))
         if len(lines) <= MOST_LINES:
-            return tuple(lines)
+            return lines
         half = MOST_LINES // 2
         return (*lines[:half], f"… {len(lines) - 2 * half} more calls …", *lines[-half:])
 
@@ -449,7 +449,8 @@ class Exploring:
         take_until()
         while take_smaller():
             pass
-        take_until()
+        if time.monotonic() <= until:
+            take_until()
         runner.renew()
         again = self._first_wrong(arm, runner, [scenario])
         if again is None or again[1].name != difference.name:

@@ -82,6 +82,7 @@ def test_what_cases_must_move_has_a_row_per_variant_and_case() -> None:
     assert tuple(frame.columns) == ROOFLINE_COLUMNS
     (row,) = frame.to_dict("records")
     assert (row["case"], row["required_bytes"], row["binds"]) == ("a", 1000, "launch")
+    assert type(row["binds"]) is str
     assert (row["bound_us"], row["times_bound"]) == (0.75, 4.0)
 
 

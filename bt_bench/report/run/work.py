@@ -88,7 +88,8 @@ def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | N
     found = roofline(case, result.calibration)
     if found is None:
         return None
-    return {name: getattr(found, place) for name, place in ROOFLINE_FIGURES.items()}
+    figures = {name: getattr(found, place) for name, place in ROOFLINE_FIGURES.items()}
+    return {name: v.value if isinstance(v, Binds) else v for name, v in figures.items()}
 
 
 def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, ArrangedArm, Roofline]]:

@@ -64,7 +64,12 @@ def guarded_memory(*owners: object) -> Iterator[None]:
 
     guard = _Guard(owners)
     builder: Any = InterpreterBuilder  # untyped, since its methods are replaced
-    operations = {name: getattr(builder, name) for name in _OPERATIONS if hasattr(builder, name)}
+    operations = {
+        name: getattr(builder, name)
+        for name, (access, *_) in _OPERATIONS.items()
+        # A Triton may lack an atomic operation; a load or store of another name must not go unseen.
+        if access is not Access.ATOMIC or hasattr(builder, name)
+    }
     run = InterpretedFunction.run
 
     def guarded_run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +101,7 @@ def guard_on(device: torch.device) -> Callable[..., AbstractContextManager[None]
 def _guarded(
     guard: _Guard, operation: Any, access: Access, pointers_at: int, mask_at: int | None
 ) -> Any:
-    """Wrap an operation of the interpreter in a check."""
+    """Wrap an operation of the interpreter, which is called with positions, in a check."""
 
     @wraps(operation)  # callers look up the parameters of a load
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -82,7 +82,7 @@ class CompileLedger:
         self._jit_functions: dict[int, Any] = {}  # by identity: their own hash is slow
 
     def install(self) -> None:
-        """Add the hooks to existing ones, for as long as the process lives."""
+        """Add the hooks to existing ones, for as long as the process lives; call it once."""
         _attach("jit_post_compile_hook", self._on_compiled)
         _attach("kernel_load_end_hook", self._on_loaded)
 

@@ -147,3 +147,12 @@ def test_what_is_guarded_is_as_it_was_afterwards():
         launch(own=False, atomic=True)
     after = [InterpretedFunction.run, *(getattr(InterpreterBuilder, name) for name in names)]
     assert before == after
+
+
+@pytest.mark.parametrize("name", ["create_masked_load", "create_masked_store"])
+def test_a_triton_that_calls_loads_or_stores_otherwise_is_not_left_unguarded(monkeypatch, name):
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    monkeypatch.delattr(InterpreterBuilder, name)
+    with pytest.raises(AttributeError, match=name), guarded_memory():
+        pass
