@@ -101,9 +101,8 @@ def _far_columns(width: int) -> ScenarioPlan:
         FixedStep(1, ways=EAGER, writes=6, ids=1),
         FixedStep(2, ways=EAGER, writes=6, ids=3),
         FixedStep(1, ways=APART, writes=1, ids=width // 3),
-        FixedStep(
-            1, ways=EAGER, writes=1, ids=2**15 + 9
-        ),  # more than a signed 16-bit integer counts
+        # More ids than a signed 16-bit integer counts.
+        FixedStep(1, ways=EAGER, writes=1, ids=2**15 + 9),
     )
     columns = (2**15, min(2**16, width), min(2**16 + 20, width), width, 2**15, 9)
     return _few(shape, *given, column=columns)

@@ -279,10 +279,8 @@ def _captured_steps(rng: np.random.Generator, _source: Source) -> ScenarioPlan:
     """Plan several captured steps, with publications for each in turn."""
     shape = Shape(rows=int(rng.integers(1, 6)), groups=int(rng.integers(1, 4)))
     plan = ScenarioPlan("captured steps", (shape,), steps=12, captured=0.9, state=0.3, prompts=True)
-    plan.given = (
-        FixedStep(state="snapshot"),
-        FixedStep(state="restore"),
-    )  # later restores repeat it
+    # Later restores repeat it.
+    plan.given = (FixedStep(state="snapshot"), FixedStep(state="restore"))
     if rng.random() < 0.5:  # some writes are long enough to fill buffers
         shape.width, shape.groups, shape.rows = 40, 1, int(rng.integers(1, 4))
         plan.full, plan.prompts = 0.5, False
