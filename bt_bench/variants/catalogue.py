@@ -343,11 +343,9 @@ def _module_name(entry: VariantEntry) -> str:
 
 
 def _line_in(path: Path, error: BaseException) -> str:
-    """Return `:LINE` of an error's last frame in `path`, or an empty text."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f":{error.lineno}"
-    line = ""
-    for frame, number in walk_tb(error.__traceback__):
-        if Path(frame.f_code.co_filename).resolve() == path.resolve():
-            line = f":{number}"
-    return line
+    """Return `:LINE` of an error in `path`, or of its last frame there, or an empty text."""
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno))
+    lines = [line for file, line in places if line and Path(file).resolve() == path.resolve()]
+    return f":{lines[-1]}" if lines else ""

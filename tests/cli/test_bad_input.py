@@ -105,6 +105,15 @@ def test_variant_file(name, config, tmp_path, kernels):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_file_that_a_variant_imports_is_named_with_its_own_line(config, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine.py").write_text("import helper_of_mine\n")
+    (tmp_path / "helper_of_mine.py").write_text("\n\n\ndef f(:\n")
+    message = refused("sweep", config, "--kernels", tmp_path, "--variants", "mine", "--dry-run")
+    assert f"{tmp_path / 'mine.py'}:1: the variant file does not import: SyntaxError: " in message
+    assert "(helper_of_mine.py, line 4)" in message
+
+
 def test_what_the_worker_refuses_is_said_as_if_there_were_none(config, tmp_path):
     path = tmp_path / "raises.py"
     path.write_text(VARIANT_FILES["raises"][0])
