@@ -346,6 +346,6 @@ def _line_in(path: Path, error: BaseException) -> str:
     """Return `:LINE` of an error in `path`, or of its last frame there, or an empty text."""
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
-        places.append((error.filename or "", error.lineno))
+        places.append((error.filename or "", error.lineno or 0))
     lines = [line for file, line in places if line and Path(file).resolve() == path.resolve()]
     return f":{lines[-1]}" if lines else ""

@@ -86,7 +86,8 @@ def read_trace(name_or_path: str, rate: float = 1.0, columns: Columns | None = N
     Args:
         name_or_path: `azure_conv`, `azure_code`, or the path of a CSV or JSONL.
         rate: factor on the arrival rate: the times between arrivals are divided by it.
-        columns: the columns to read from a file; `None`: as in Azure's traces.
+        columns: the columns to read from a file; `None`: as in Azure's traces, which bundled ones
+            have whatever is given.
 
     Raises:
         UsageError: for a file that is missing, unreadable or empty, or has a bad header or value.
