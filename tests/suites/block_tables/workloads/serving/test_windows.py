@@ -44,11 +44,14 @@ def test_computed_tokens_stay_where_they_were_put():
     assert first.dtype == np.int32
 
 
+MOVES = 12
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.integers(1, 9),
     st.integers(1, 9),
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=MOVES),
 )
 def test_a_passed_column_has_no_token_in_the_window(size, reach, moves):
     windows = SlidingWindows((size,), (reach,), num_rows=3)
@@ -58,5 +61,7 @@ def test_a_passed_column_has_no_token_in_the_window(size, reach, moves):
         for moved, group, columns in windows.move(rows(row), rows(computed[row])):
             assert (moved, group) == (row, 0)
             passed[row] += range(columns.start, columns.stop)
-        outside = [column for column in range(40) if (column + 1) * size <= computed[row] - reach]
+        outside = [
+            column for column in range(7 * MOVES) if (column + 1) * size <= computed[row] - reach
+        ]
         assert passed[row] == outside
