@@ -1,4 +1,4 @@
-"""What studies share: commands, tables and reports, and copies of the kernels with faults."""
+"""Run commands, write tables and reports, and plant faults in copies of the kernels, for studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often events happen, with intervals and promises: counted, stored and shown in tables."""
+"""Count how often events happen; store and show it, with intervals and promises."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def page_of_compare(found: Mapping[str, Any]) -> Document:
 
 
 class Study(NamedTuple):
-    """What is simulated.
+    """Describe a simulation.
 
     Args:
         simulate: function that simulates one run.
