@@ -1,4 +1,4 @@
-"""Run commands, write tables and reports, and plant faults in copies of the kernels, for studies."""
+"""Run commands, write reports, and plant faults in copies of the kernels, for studies."""
 
 from __future__ import annotations
 

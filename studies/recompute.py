@@ -4,8 +4,8 @@
 
 For each case and quantity ("host": host + stage, "gpu", "whole": stage to synchronize) the file has
 ns by arm, round and step; -1 where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
-others are the other shipped variants. A ratio needs three rounds and three instances (sets of
-buffers). Steps in which neither arm launches anything are left out.
+others are the other shipped variants. A ratio needs rounds of three instances (sets of buffers).
+Steps in which neither arm launches anything are left out.
 """
 
 import sys
@@ -24,7 +24,7 @@ def pair(data, key, arm):
     rounds = (data[key][[0, arm]] >= 0).all(axis=(0, 2))
     both = data[key][[0, arm]][:, rounds]
     both = both[:, :, (both != 0).any(axis=(0, 1))]
-    enough = rounds.sum() >= 3 and len({*data[f"{key} instances"][rounds].tolist()}) >= 3
+    enough = len({*data[f"{key} instances"][rounds].tolist()}) >= 3
     return both if enough and both.size and (both > 0).all() else None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from support.factories import make_case, make_environment, make_result
 
 from bt_bench.analysis.compare.labels import unique_labels
 from bt_bench.analysis.compare.one_run import baseline_index, judge_run
+from bt_bench.base.errors import UsageError
 from bt_bench.results.run.nouns import Quantity
 
 
@@ -28,6 +30,8 @@ def test_labels() -> None:
         "baseline",
     ]
     assert unique_labels(results, ["x", "x", "x #2", "y"]) == ["x", "x #2", "x #2 #2", "y"]
+    with pytest.raises(UsageError, match="got 1 labels for 4 results"):
+        unique_labels(results, ["x"])
 
 
 def test_all_variants_are_compared_with_the_baseline() -> None:
