@@ -237,11 +237,11 @@ def test_runs_of_different_code_or_machines_are_not_packed_together(study, writt
     written(name="other")
     path = runs / "other" / "fused.json"
     result = json.loads(path.read_text(encoding="utf-8"))
-    result["environment"] |= {"commit": "f" * 40, "cpu": "another"}
+    result["environment"] |= {"commit": "f" * 40, "cpu": "another", "host": "f" * 12}
     path.write_text(json.dumps(result), encoding="utf-8")
     problems = study.headline.packed_of(runs, EXPECTED).facts["problems"]
     assert [each.split(":")[0] for each in problems] == [
-        *["other"] * 3, "runs are not of one machine", "runs are not of one commit"
+        *["other"] * 3, "runs are not of one machine", "runs are not of one host", "runs are not of one commit"
     ]  # fmt: skip
 
 
