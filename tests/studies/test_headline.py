@@ -241,8 +241,9 @@ def test_runs_of_different_code_or_machines_are_not_packed_together(study, writt
     path.write_text(json.dumps(result), encoding="utf-8")
     problems = study.headline.packed_of(runs, EXPECTED).facts["problems"]
     assert [each.split(":")[0] for each in problems] == [
-        *["other"] * 3, "runs are not of one machine", "runs are not of one host", "runs are not of one commit"
-    ]  # fmt: skip
+        *["other"] * 3,
+        *(f"runs are not of one {what}" for what in ("machine", "host", "commit")),
+    ]
 
 
 def test_nothing_at_all(study, tmp_path):
