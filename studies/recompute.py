@@ -74,5 +74,5 @@ if __name__ == "__main__":
     for title in LINES:
         values = line(np.load(sys.argv[1]), title)
         cases, found = [*values], [*values.values()]
-        shown = f"{found[0]:.3g}, {np.median(found):.3g}, {found[-1]:.3g} ({cases[-1]})"
-        print(f"{title}: {shown}, {len(cases)} cases")
+        shown = f"best {found[0]:.3g}, median {np.median(found):.3g}, worst {found[-1]:.3g}"
+        print(f"{title}: {shown} ({cases[-1]}), {len(cases)} cases")
