@@ -236,8 +236,12 @@ def _place(mutant: Mutant, tree: Path) -> tuple[Path, str] | None:
     return hits[0] if len(hits) == 1 else None
 
 
-def run(mutants: list[Mutant], rev: str, jobs: int) -> dict[Mutant, str]:
-    """Run all mutants in `jobs` copies of a commit's tree, after its rooms as they are."""
+def run(mutants: list[Mutant], rev: str, jobs: int) -> Iterator[tuple[Mutant, str]]:
+    """Run all mutants in `jobs` copies of a commit's tree, after its rooms as they are.
+
+    Yields:
+        each mutant and what found it, in order.
+    """
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
         trees: SimpleQueue[Path] = SimpleQueue()
         first, *others = (_checkout(rev, Path(scratch) / str(index)) for index in range(jobs))
@@ -263,7 +267,7 @@ def run(mutants: list[Mutant], rev: str, jobs: int) -> dict[Mutant, str]:
         each = pool.map(
             lambda mutant: in_a_tree(lambda tree: find(mutant, tree), mutant.module), mutants
         )
-        return dict(zip(mutants, each, strict=True))
+        yield from zip(mutants, each, strict=True)
 
 
 def _checkout(rev: str, into: Path) -> Path:
@@ -287,12 +291,13 @@ def main() -> None:
         mutants = [Mutant(*(row[key] for key in Mutant.__dataclass_fields__)) for row in rows]
     else:
         mutants = drawn(ROOT, args.count, args.seed)
-    found = run(mutants, args.rev, args.jobs)
-    rows = [{**asdict(mutant), "found_by": found[mutant]} for mutant in mutants]
-    missed = sum(not by for by in found.values())
-    absent = sum(by == "absent" for by in found.values())
-    args.out.write_text(json.dumps({"rev": args.rev, "mutants": rows}, indent=1) + "\n")
-    print(f"{len(rows) - missed - absent} found, {missed} missed, {absent} absent in {args.rev}")
+    done = []
+    for mutant, found in run(mutants, args.rev, args.jobs):
+        done.append({**asdict(mutant), "found_by": found})
+        args.out.write_text(json.dumps({"rev": args.rev, "mutants": done}, indent=1) + "\n")
+    missed = sum(not row["found_by"] for row in done)
+    absent = sum(row["found_by"] == "absent" for row in done)
+    print(f"{len(done) - missed - absent} found, {missed} missed, {absent} absent in {args.rev}")
 
 
 if __name__ == "__main__":
