@@ -33,8 +33,10 @@ from bt_bench.base.files import (
     limited,
     name_of,
     naming,
+    packed_or_not,
     read_text,
     replacing,
+    unpacked_path,
     write_text,
 )
 from bt_bench.base.git import git_command, git_environment, without_another_git

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +23,9 @@ Reading a file takes several times its size in memory, and some files, such as /
 """
 
 _CHUNK = 1 << 20
+
+PACKED = {".xz": ("lzma", b"\xfd7zXZ\x00"), ".gz": ("gzip", b"\x1f\x8b")}
+"""The suffixes of packed files, each with the module that unpacks them and their first bytes."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -76,7 +81,7 @@ def compact_json(value: object) -> str:
 def read_text(
     path: Path | str, name: str, expected: str = "a result file", example: str = "baseline.json"
 ) -> str:
-    """Return the text of a file, or of standard input for `-`.
+    """Return the text of a file, or of standard input for `-`; unpack it if it is packed.
 
     Args:
         path: the file.
@@ -85,7 +90,7 @@ def read_text(
         example: a typical name of such a file, for messages.
 
     Raises:
-        UsageError: if it cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
+        UsageError: if it cannot be read or unpacked, is larger than `MOST_BYTES`, or is not UTF-8.
     """
     try:
         if str(path) != STDIN:
@@ -104,9 +109,37 @@ def read_text(
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
     try:
-        return data.decode("utf-8-sig")
+        return _unpacked(data, name, expected).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8") from None
+
+
+def unpacked_path(path: Path) -> Path:
+    """Return `run/x.json` for `run/x.json.xz`, and a path without such a suffix as it is."""
+    return path.with_suffix("") if path.suffix in PACKED else path
+
+
+def packed_or_not(path: Path) -> Path:
+    """Return `run/x.json.xz` for `run/x.json` if only that is a file, else the path as it is."""
+    forms = (path.with_name(path.name + suffix) for suffix in ("", *PACKED))
+    return next((form for form in forms if form.is_file()), path)
+
+
+def _unpacked(data: bytes, name: str, expected: str) -> bytes:
+    """Unpack data that begins as a packed file does; return other data as it is."""
+    for suffix, (module, magic) in PACKED.items():
+        if data.startswith(magic):
+            # Not above: few files are packed, and some Pythons are built without these modules.
+            try:
+                with import_module(module).open(io.BytesIO(data)) as file:
+                    return limited(file, name, expected)
+            except UsageError:
+                raise
+            except Exception as error:  # each module has its own, zlib and EOFError among them
+                raise UsageError(
+                    f"cannot unpack {name}, which begins as a {suffix} file: {error}"
+                ) from None
+    return data
 
 
 def limited(file: IO[bytes], name: str, expected: str) -> bytes:

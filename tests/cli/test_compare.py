@@ -847,7 +847,7 @@ def test_the_committed_run_has_the_colour_that_its_page_says(variant: str) -> No
     """Each variant is faster than the baseline; noise of other metrics changes nothing."""
     folder = REPORTS / "h100" / "origin"
     assert run("compare", folder).code == 0
-    outcome = run("compare", folder / "baseline.json", folder / f"{variant}.json", "--json")
+    outcome = run("compare", folder / "baseline.json.xz", folder / f"{variant}.json.xz", "--json")
     assert outcome.code == 0
     counts = outcome.json()["deciding"]
     assert counts["FASTER"] > 20  # host and device times of 10 cases, and fewer launches

@@ -77,7 +77,7 @@ def test_what_is_shown_of_results_is_what_they_have(command, offered):
     assert offered(command, origin, "--operations", "") == ["gather_slots", "step"]
     assert offered(command, origin, "--variants", "baseline,one") == ["baseline,one_launch"]
     assert offered(command, origin, "--variants", "baseline,fus") == ["baseline,fused"]
-    assert offered(command, f"{origin}/fused.json", "--variants", "") == ["fused"]
+    assert offered(command, f"{origin}/fused.json.xz", "--variants", "") == ["fused"]
     assert offered(command, str(ROOT / "README.md"), "-k", "") == []
     assert offered(command, "-k", "") == []
 

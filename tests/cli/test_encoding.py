@@ -5,14 +5,12 @@ from __future__ import annotations
 import codecs
 import sys
 from io import BytesIO, TextIOWrapper
-from pathlib import Path
 
 import pytest
 from support.commands import run_apart
+from support.committed import ORIGIN
 
 from bt_bench.cli.encoding import spell_what_streams_lack
-
-ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +26,7 @@ ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("compare", ORIGIN / "baseline.json", ORIGIN / "fused.json"),
+        ("compare", ORIGIN / "baseline.json.xz", ORIGIN / "fused.json.xz"),
         ("workload", "origin"),
         ("sweep", "--help"),
     ],

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.commands import run
+from support.committed import ORIGIN
 from support.refusals import refused
-
-ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder = tmp_path / "reports" / name
         shutil.copytree(ORIGIN, folder)
         os.utime(folder / "config.yaml", (seconds, seconds))
-    for path in (tmp_path / "reports" / "begun").glob("*.json"):
+    for path in (tmp_path / "reports" / "begun").glob("*.json.xz"):
         path.unlink()
     (tmp_path / "reports" / "notes").mkdir()
     return tmp_path / "reports"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import re
 import shlex
@@ -13,12 +14,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import run, run_apart
+from support.committed import ORIGIN, unpack
 from support.factories import make_case, make_failed_case, make_result
 
 from bt_bench.cli.next_steps import command, next_lines, program
 from bt_bench.results.run.nouns import Quantity
-
-ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 
 
 def test_a_run_is_shown_and_then_what_to_do_next():
@@ -52,10 +52,11 @@ def test_what_is_selected():
 
 
 def test_one_result_is_shown_without_changes():
-    outcome = run("show", ORIGIN / "fused.json", "--operations", "step")
+    outcome = run("show", ORIGIN / "fused.json.xz", "--operations", "step")
     assert outcome.code == 0
     assert "Medians:" in outcome.out
-    from_stdin = run("show", "-", stdin=(ORIGIN / "fused.json").read_text())
+    text = lzma.decompress((ORIGIN / "fused.json.xz").read_bytes()).decode()
+    from_stdin = run("show", "-", stdin=text)
     assert from_stdin.code == 0
 
 
@@ -168,6 +169,7 @@ def test_a_partial_run_is_continued_with_what_it_was_begun_with(begun, device):
 def test_a_partial_run_says_how_far_it_is(whole, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(ORIGIN, folder)
+    unpack(folder)
     for path in folder.glob("*.json"):
         result = json.loads(path.read_text())
         result["complete"] = False

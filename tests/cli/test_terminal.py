@@ -6,17 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.commands import run_apart
+from support.committed import ORIGIN
 from support.terminals import run_in_terminal
 
 from bt_bench.cli.terminal import heed_only_sane_sizes
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 SIZES = ("COLUMNS", "TERMINAL_WIDTH", "LINES")
-COMPARE = ("compare", str(ORIGIN / "baseline.json"), str(ORIGIN / "fused.json"))
+COMPARE = ("compare", str(ORIGIN / "baseline.json.xz"), str(ORIGIN / "fused.json.xz"))
 
 
 @pytest.mark.parametrize(

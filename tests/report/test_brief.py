@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support import scenarios
+from support.committed import ORIGIN
 from support.factories import (
     make_case,
     make_environment,
@@ -30,7 +30,6 @@ from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.result import VariantResult
 from bt_bench.suites.block_tables import operations as ops
 
-ORIGIN = Path(__file__).parents[2] / "reports" / "h100" / "origin"
 SCREEN = 40
 
 

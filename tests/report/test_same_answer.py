@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from support.commands import run
+from support.committed import ORIGIN
 
 from bt_bench.base.document import ABSENT
 from bt_bench.config import planned_variants
@@ -20,7 +22,6 @@ from bt_bench.report.run.tables import event_table
 from bt_bench.results import operations_of, read_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
-ORIGIN = REPORTS / "h100" / "origin"
 ROOFLINE = REPORTS / "h100" / "profile" / "roofline"
 RUNS = [ORIGIN, ROOFLINE, REPORTS / "h200" / "page_indices" / "sweep"]
 COLUMNS = {
@@ -110,7 +111,7 @@ def test_both_compare_with_the_first_variant_of_the_config(tmp_path: Path) -> No
     folder = tmp_path / "run"
     folder.mkdir()
     for name in ("fused", "one_launch"):
-        (folder / f"{name}.json").write_bytes((ORIGIN / f"{name}.json").read_bytes())
+        shutil.copy(ORIGIN / f"{name}.json.xz", folder)
     config = (ORIGIN / "config.yaml").read_text(encoding="utf-8")
     others = re.sub(r"^variants:.*\n(?:[ -].*\n)*", "", config, flags=re.MULTILINE)
     (folder / "config.yaml").write_text(f"variants: [one_launch, fused]\n{others}")
@@ -137,13 +138,13 @@ def test_a_sum_changes_nothing_and_lies_between() -> None:
 
 
 def test_other_sides_change_nothing() -> None:
-    pair = judgements(ORIGIN / "baseline.json", ORIGIN / "fused.json")
+    pair = judgements(ORIGIN / "baseline.json.xz", ORIGIN / "fused.json.xz")
     assert pair == {place: each for place, each in whole(ORIGIN).items() if place[1] == "fused"}
 
 
 def test_the_interval_is_the_one_that_was_tested() -> None:
     """Beyond the margin, within it, or neither: each verdict can be seen in its interval."""
-    alike = judgements(ORIGIN / "fused.json", ORIGIN / "one_launch.json")  # in gather_slots
+    alike = judgements(ORIGIN / "fused.json.xz", ORIGIN / "one_launch.json.xz")  # in gather_slots
     verdicts = set()
     for judgement in [*whole(ORIGIN).values(), *alike.values(), *whole(ROOFLINE).values()]:
         evidence = judgement["evidence"]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import readme
+from support.committed import ORIGIN, unpack
 
 from bt_bench.base.errors import UsageError
 from bt_bench.variants import find_variants
 
 FIGURES = readme.ROOT / "docs" / "how-fast.md"
-ORIGIN = readme.REPORTS / "h100" / "origin"
 
 
 def block(name: str) -> str:
@@ -40,8 +40,9 @@ def origin(monkeypatch, tmp_path) -> Path:
     monkeypatch.setattr(readme, "REPORTS", tmp_path / "reports")
     folder = tmp_path / "reports" / "h100" / "origin"
     folder.mkdir(parents=True)
-    for name in ("config.yaml", "comparison.md", "fused.json", "baseline.json"):
+    for name in ("config.yaml", "comparison.md", "fused.json.xz", "baseline.json.xz"):
         shutil.copy(ORIGIN / name, folder / name)
+    unpack(folder)
     return folder
 
 

@@ -238,7 +238,7 @@ def gate(
     - `bt-bench gate --config origin --base main`
     - `bt-bench gate --config my.yaml --base HEAD~1 --kernels ./my_kernels --format junit=gate.xml`
     - `bt-bench gate --config quick --static --base main`
-    - `bt-bench gate --config origin --against reports/h100/origin/fused.json`
+    - `bt-bench gate --config origin --against reports/h100/origin/fused.json.xz`
     """
     from bt_bench.analysis import DEFAULT_FAIL_ON, GATE_MARGIN, Rules
     from bt_bench.base.names import FailOn

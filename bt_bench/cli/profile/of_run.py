@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base import packed_or_not
 from bt_bench.base.errors import BtBenchError, ExitCode, UsageError
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.profile.ncu import count_step, write_counters_profile
@@ -128,7 +129,7 @@ class RunProfiles:
 
     def _take(self, what: str, file: Path, standout: Standout, folder: RunFolder) -> None:
         """Take the timeline or the counters of a case, unless their file is there."""
-        if file.is_file():
+        if packed_or_not(file).is_file():
             say(f"{standout.case}: the {what} of an earlier call is kept")
         elif what in self._refused:
             # It would be refused again, after as long a wait.

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base import packed_or_not, unpacked_path
 from bt_bench.base.errors import NotComparableError, UsageError
 from bt_bench.cli.exits import say
 
@@ -35,7 +36,7 @@ def case_folder(run: Path, case: str) -> Path:
 
     plain = re.sub(r"[^A-Za-z0-9._=+-]", "-", case)[:_MOST_CHARACTERS]
     # Any name in a run's folder with such an ending counts as a result.
-    if plain != case or plain.endswith((".json", ".jsonl")):
+    if plain != case or unpacked_path(Path(PREFIX + plain)).suffix in (".json", ".jsonl"):
         plain = f"{plain}-{hashlib.sha256(case.encode(errors='surrogatepass')).hexdigest()[:8]}"
     return run / f"{PREFIX}{plain}"
 
@@ -51,7 +52,7 @@ def case_folders(run: Path) -> list[Path]:
     return sorted(
         folder
         for folder in run.glob(f"{PREFIX}*")
-        if any((folder / name).is_file() for name in (TIMELINE_NAME, COUNTERS_NAME))
+        if any(packed_or_not(folder / name).is_file() for name in (TIMELINE_NAME, COUNTERS_NAME))
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base import packed_or_not, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.cli.options import print_json
 from bt_bench.cli.profile.static import CENSUS_NAME
@@ -34,8 +35,8 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
     if path.is_dir():
         files = [] if (path / CONFIG_NAME).is_file() else [path / name for name in names]
     else:
-        files = [path] if path.name in names else []
-    files = [file for file in files if file.is_file()]
+        files = [path] if unpacked_path(path).name in names else []
+    files = [file for file in map(packed_or_not, files) if file.is_file()]
     if not files:
         return False
     if selects:
@@ -72,10 +73,10 @@ def _read(file: Path, *, whole: bool) -> tuple[str, Any, Document]:
         read_timeline,
     )
 
-    if file.name == TIMELINE_NAME:
+    if unpacked_path(file).name == TIMELINE_NAME:
         timeline = read_timeline(file)
         return "timeline", timeline_json(timeline), timeline_document(timeline, whole=whole)
-    if file.name == COUNTERS_NAME:
+    if unpacked_path(file).name == COUNTERS_NAME:
         counters = read_counters(file)
         return "counters", counters_json(counters), counters_document(counters, whole=whole)
     census = read_census(file)

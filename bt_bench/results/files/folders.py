@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bt_bench.base import TEMPORARY_SUFFIX, like, lock, naming, refusal_of
+from bt_bench.base import TEMPORARY_SUFFIX, like, lock, naming, refusal_of, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.journals import JOURNAL_SUFFIX, RESULT_SUFFIX, journal_beside
 
@@ -73,7 +73,7 @@ class RunFolder:
             UsageError: if there is none.
         """
         runs = [path.parent for path in reports.glob(f"*/{CONFIG_NAME}")]
-        runs = [run for run in runs if any(run.glob(f"*{RESULT_SUFFIX}"))]
+        runs = [run for run in runs if cls(run).result_paths()]
         if not runs:
             raise UsageError(
                 f"{reports}/ has no run to take; expected a run folder as an argument, or a sweep "
@@ -141,6 +141,11 @@ class RunFolder:
             status = path.lstat()
             if ours and not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"cannot write {path}: {refusal_of(status)}")
+            if _is_result(path) and path != unpacked_path(path):
+                raise UsageError(
+                    f"cannot continue the run of {path}, which is packed; unpack it, as by "
+                    f"`xz -d` or `gzip -d`"
+                )
 
     @property
     def comparison_path(self) -> Path:
@@ -156,9 +161,11 @@ class RunFolder:
         return journal_beside(self.result_path(variant))
 
     def result_paths(self) -> list[Path]:
-        """Return the result files by name, without temporary files of killed processes."""
-        paths = self.path.glob(f"*{RESULT_SUFFIX}")
-        return sorted(path for path in paths if not path.name.startswith("."))
+        """Return the result files by name, packed ones too.
+
+        Temporary files of killed processes are not among them.
+        """
+        return sorted(filter(_is_result, self.path.iterdir()))
 
 
 def _make_folder(path: Path) -> bool:
@@ -177,6 +184,10 @@ def _make_folder(path: Path) -> bool:
 
 def _as_folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "run"
+
+
+def _is_result(path: Path) -> bool:
+    return unpacked_path(path).suffix == RESULT_SUFFIX and not path.name.startswith(".")
 
 
 def _is_temporary(path: Path) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bt_bench.base import name_of, read_text
+from bt_bench.base import name_of, packed_or_not, read_text
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.invalid import NounT, describe_invalid
 from bt_bench.results.files.kinds import DocumentKind
@@ -19,7 +19,7 @@ def read_profile_file(
 
     Args:
         path: the file, or its folder.
-        file_name: its name within a folder.
+        file_name: its name within a folder, where it may be packed.
         model: its type.
         kind: its kind of document, for messages.
         tool: the `--tool` of `bt-bench profile` that writes it.
@@ -27,7 +27,7 @@ def read_profile_file(
     Raises:
         UsageError: if it cannot be read or is invalid; names the problem.
     """
-    file = path / file_name if path.is_dir() else path
+    file = packed_or_not(path / file_name) if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise UsageError(
             f"{path} has no {file_name}; expected the folder of a profile by --tool {tool}"

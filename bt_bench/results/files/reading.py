@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import ValidationError
 
-from bt_bench.base import STDIN, name_of, no_collection, read_text
+from bt_bench.base import STDIN, name_of, no_collection, read_text, unpacked_path
 from bt_bench.base.errors import OtherSchemaError, UsageError
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.invalid import describe_invalid, has_other_version, repeated_key
@@ -174,9 +174,14 @@ def read_run_with(
             )
         result = read(path)
         variant = variant_of(result)
-        if path != run.result_path(variant):
+        if unpacked_path(path) != run.result_path(variant):
             raise UsageError(
                 f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
+            )
+        if variant in results:
+            raise UsageError(
+                f"{run.path} holds the results of variant {variant!r} packed and unpacked; "
+                "expected one file of each variant"
             )
         results[variant] = result
     return in_order([results[name] for name in sorted(results)], variant_of, order)

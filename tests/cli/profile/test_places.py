@@ -17,7 +17,7 @@ def test_a_case_has_a_folder_of_its_name(tmp_path):
     [
         ("a/b", "a b", "a-b", "../a-b"),
         ("x" * 101, "x" * 102, "x" * 100),
-        ("a.json", "a.jsonl", "a"),
+        ("a.json", "a.jsonl", ".json", "a.json.xz", "a"),
         ("\ud800", "é", "\n"),
     ],
 )
@@ -26,7 +26,9 @@ def test_other_names_have_a_folder_each_too(tmp_path, names):
     assert len(set(folders)) == len(names)
     for folder in folders:
         assert folder.parent == tmp_path
-        assert not folder.name.endswith((".json", ".jsonl"))  # else it would be taken for a result
+        assert not folder.name.endswith(
+            (".json", ".jsonl", ".xz")
+        )  # else it would be taken for a result
         folder.mkdir()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 
 import pytest
 from support.commands import run
@@ -10,6 +11,7 @@ from support.ncu import counters, kernel_counters
 from support.refusals import refused
 from support.timelines import a_timeline
 
+from bt_bench.cli.profile.places import case_folders
 from bt_bench.results import (
     COUNTERS_NAME,
     TIMELINE_NAME,
@@ -68,3 +70,14 @@ def test_a_static_profile(tmp_path):
     done = run("show", str(folder))
     assert done.code == 0
     assert "slots_kernel" in done.out
+
+
+def test_a_packed_profile_is_shown_as_it_was(profile):
+    unpacked = run("show", str(profile), "--json").out
+    for name in (TIMELINE_NAME, COUNTERS_NAME):
+        packed = profile / f"{name}.xz"
+        packed.write_bytes(lzma.compress((profile / name).read_bytes()))
+        (profile / name).unlink()
+    assert run("show", str(profile), "--json").out == unpacked
+    assert "Timeline of" in run("show", str(profile / f"{TIMELINE_NAME}.xz")).out
+    assert case_folders(profile.parent) == [profile]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import json
+import lzma
 import os
 import secrets
 import stat
@@ -534,3 +536,60 @@ def test_a_run_with_a_renamed_file_is_refused(folder: RunFolder) -> None:
         UsageError, match=r"copy\.json holds .* 'baseline'; expected them in baseline\.json"
     ):
         read_run(folder)
+
+
+@pytest.mark.parametrize("suffix", ["xz", "gz"])
+def test_a_packed_run_is_read_as_it_was(folder: RunFolder, suffix: str) -> None:
+    results = [make_result("baseline"), make_result("fused")]
+    for result in results:
+        write_result(folder, result)
+    unpacked = read_run(folder), read_compact_run(folder.path)
+    for path in folder.result_paths():
+        pack(path, suffix)
+    assert {path.suffix for path in folder.result_paths()} == {f".{suffix}"}
+    assert (read_run(folder), read_compact_run(folder.path)) == unpacked
+    assert RunFolder.open(folder.path) == folder
+    with pytest.raises(UsageError, match=f"cannot continue .*json.{suffix}, which is packed; unp"):
+        folder.locked().__enter__()
+
+
+def test_a_variant_has_one_file_packed_or_not(folder: RunFolder) -> None:
+    path = folder.result_path("fused")
+    write_result(folder, make_result("fused"))
+    text = path.read_bytes()
+    pack(path, "xz")
+    path.write_bytes(text)
+    with pytest.raises(UsageError, match="results of variant 'fused' packed and unpacked; expect"):
+        read_run(folder)
+
+
+def test_a_damaged_packed_file_is_named(folder: RunFolder) -> None:
+    path = folder.result_path("fused")
+    write_result(folder, make_result("fused"))
+    for suffix in ("xz", "gz"):
+        packed = pack(path, suffix, keep=True)
+        whole = packed.read_bytes()
+        for data in (whole[:-9], whole[:40] + b"\0\0\0\0" + whole[44:]):
+            packed.write_bytes(data)
+            with pytest.raises(UsageError, match=f"cannot unpack .*fused.json.{suffix}, which beg"):
+                read_result(packed)
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("bt_bench.base.files.MOST_BYTES", 1 << 20)
+    path = tmp_path / "zeros.json"
+    path.write_bytes(bytes((1 << 20) + 1))
+    for suffix in ("xz", "gz"):
+        packed = pack(path, suffix, keep=True)
+        assert packed.stat().st_size < 10_000
+        with pytest.raises(UsageError, match=r"zeros\.json\.\w\w is larger than 1\.00 MiB"):
+            read_result(packed)
+
+
+def pack(path: Path, suffix: str, *, keep: bool = False) -> Path:
+    packed = path.with_name(f"{path.name}.{suffix}")
+    compress = {"xz": lzma.compress, "gz": gzip.compress}[suffix]
+    packed.write_bytes(compress(path.read_bytes()))
+    if not keep:
+        path.unlink()
+    return packed
