@@ -59,6 +59,7 @@ def check_resumable(
     Raises:
         UsageError: naming the difference.
     """
+    folder.refuse_packed()
     earlier = read_run(folder)
     suite = info_of(load_suite(spec.suite))
     sources = {entry.name: entry.source_sha256() for entry in entries}
