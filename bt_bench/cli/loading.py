@@ -45,20 +45,16 @@ def kernel_folders(
         spec: the config.
         start: a folder of the project; `None`: the working directory.
     """
-    from bt_bench.config import read_settings
+    from bt_bench import config
 
-    if folders:
-        return list(folders)
-    if spec is not None and spec.kernels:
-        return [Path(folder) for folder in spec.kernels]
-    return list(read_settings(start or Path.cwd()).kernels)
+    return config.kernel_folders(folders, () if spec is None else spec.kernels, start)
 
 
 def reports_folder(reports: Path | None = None) -> Path:
     """Return the folder of reports: the given one, else the one in the settings, else `reports`."""
-    from bt_bench.config import read_settings
+    from bt_bench import config
 
-    return reports or read_settings(Path.cwd()).reports or Path("reports")
+    return config.reports_folder(reports)
 
 
 def latest_run(reports: Path | None = None) -> str:
