@@ -7,32 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base import joined, names_given
 from bt_bench.cli.exits import say
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
     from bt_bench.results import RunFolder
-
-
-def names_given(option: str, text: str | None) -> list[str] | None:
-    """Return `a,b` as a list; `None` where the option was not given.
-
-    Raises:
-        UsageError: if there is no name in it.
-    """
-    from bt_bench.base.errors import UsageError
-
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise UsageError(f"{option} names none; expected one or more")
-    return names
-
-
-def joined(patterns: Sequence[str] | None) -> str | None:
-    """Join the patterns of all `-k` into one text; `None` without any."""
-    return ",".join(patterns) if patterns else None
 
 
 def kernel_folders(

@@ -12,6 +12,6 @@ from bt_bench.config.settings import (
     read_settings,
     reports_folder,
 )
-from bt_bench.config.sources import own_config
+from bt_bench.config.sources import Source, own_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.stock import stock_config_names, stock_config_path

@@ -8,6 +8,7 @@ from bt_bench.report.console import print_document
 from bt_bench.report.formats import (
     FORMATS,
     explanation_document,
+    not_compared_lines,
     render_table,
     step_summary,
     verdict_document,
