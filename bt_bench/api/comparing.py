@@ -28,7 +28,7 @@ from bt_bench.base import joined, names_given, no_collection
 from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.base.names import FailOn, parse_fail_on
 from bt_bench.config import SweepSpec, load_config, planned_variants
-from bt_bench.report import FORMATS, not_compared_lines
+from bt_bench.report import FORMATS, not_compared_lines, render_document, verdict_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,9 +110,10 @@ class Comparison:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        """Return the report for a notebook."""
-        return self.render("html-fragment")
+    def _repr_markdown_(self) -> str:
+        """Return the same screen for a notebook."""
+        document = verdict_document(self.judged)
+        return render_document(replace(document, lead=(*self.not_compared, *document.lead)))
 
 
 def compare(

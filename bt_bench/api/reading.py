@@ -17,7 +17,7 @@ from bt_bench.api.comparing import compare
 from bt_bench.base import STDIN, like
 from bt_bench.base.errors import UsageError, names_hint
 from bt_bench.config import planned_variants
-from bt_bench.report import render_comparison, render_run
+from bt_bench.report import brief_document, render_document, render_run
 from bt_bench.results import (
     CaseResult,
     Environment,
@@ -274,8 +274,8 @@ class Run:
         return f"<Run {self.path}: {cases} case{'s' * (cases != 1)} of {names}>"
 
     def _repr_markdown_(self) -> str:
-        """Return the tables of the run, for a notebook."""
-        return render_comparison(self.results)
+        """Return the same report for a notebook."""
+        return render_document(brief_document(self.results))
 
 
 def _samples(measurement: Measurement) -> Samples:

@@ -14,6 +14,7 @@ from bt_bench.report.formats import (
     verdict_document,
 )
 from bt_bench.report.markdown import render_document
+from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.rendering import print_run, render_comparison, render_run
 from bt_bench.report.run.run_json import run_json
 from bt_bench.report.workload import (

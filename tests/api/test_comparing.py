@@ -84,7 +84,9 @@ def test_verdicts_and_exit_code_are_those_of_the_command(options):
 
 def test_it_prints_itself_as_the_command_does(comparison):
     assert f"{comparison}\n" == f"{comparison!r}\n" == command("compare", ORIGIN).out
-    assert comparison._repr_html_().startswith('<section class="bt-bench">')
+    in_notebook = comparison._repr_markdown_()
+    assert in_notebook.startswith("# fused, one_launch against baseline: origin")
+    assert "\n| FASTER " in in_notebook
 
 
 def test_a_run_is_a_path(comparison):
@@ -105,6 +107,7 @@ def test_too_little_is_told_and_does_not_pass(comparison, tmp_path):
     assert line.startswith("nothing of fused could be compared: ")
     assert outcome.err == f"bt-bench: error: {line}\n"
     assert str(found) == f"{outcome.out}{line}"
+    assert line[:40] in found._repr_markdown_()
 
 
 def test_a_table_has_the_columns_and_rows_of_csv(comparison):
