@@ -1,4 +1,4 @@
-"""The comparison of results, and the options that say how strict it is."""
+"""The comparison of results, and its options."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> tuple[Judgement, ...]:
-        """The verdict on every metric of every case; `decides` says if the exit code follows it."""
+        """The verdict on every metric of every case; the exit code follows it if `decides`."""
         return self.judged.judgements
 
     @property
@@ -95,7 +95,7 @@ class Comparison:
         return FORMATS[name](self.judged)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with a row per verdict; its columns are those of the format `csv`.
+        """Return a table with a row per verdict, in the columns of the format `csv`.
 
         Raises:
             UsageError: if pandas is not installed.
@@ -137,7 +137,7 @@ def compare(
 ) -> Comparison:
     """Compare results with the first one, case by case, as `bt-bench compare` does.
 
-    The options are those of the command. Errors name them as on the command line.
+    It takes the command's options. Errors spell them as on the command line.
 
     Args:
         results: paths of run folders or result files, the base first, or runs that `load` or
@@ -158,7 +158,7 @@ def compare(
         ignore_plan: compare results of different plans.
         fail_on: verdicts that fail it: `slower`, `faster`, `missing`, `invalid`, `inconclusive`; or
             `none`. By default `slower,missing,invalid`.
-        allow_missing: do not fail on what only one side has.
+        allow_missing: do not fail on cases or metrics that only one side has.
         allow_partial: also compare results of runs that did not finish.
 
     Raises:

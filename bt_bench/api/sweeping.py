@@ -35,9 +35,9 @@ def sweep(
 ) -> Run:
     """Check and measure variants on the workloads of a config, as `bt-bench sweep` does.
 
-    Variants run in a process of their own, with the same isolation. The options are those of the
-    command. Errors name them as on the command line. The command's environment variables have no
-    effect here; `[tool.bt-bench]` of the project has.
+    Variants run in a process of their own, with the same isolation. It takes the command's options.
+    Errors spell them as on the command line. The command's environment variables have no effect
+    here; `[tool.bt-bench]` of the project has.
 
     Args:
         config: name of a stock config, path of a YAML file, or the config itself as a mapping.

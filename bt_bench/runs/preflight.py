@@ -40,9 +40,8 @@ def choose_variants(
         spec: the config, with names from it or from options.
         folders: folders of variant files.
         vllm_sources: unpacked wheels for variants that wrap vLLM.
-        by_name: the names come from options. Otherwise opponents that are not available are left
-            out.
-        say: receives a line for each variant that is left out.
+        by_name: the names come from options. Otherwise unavailable opponents are left out.
+        say: receives a line for each of these.
     """
     suite = load_suite(spec.suite)
     opponents = suite.opponents(vllm_sources)
@@ -55,7 +54,7 @@ def choose_variants(
 def settle_sweep(
     spec: SweepSpec, entries: Sequence[VariantEntry], folders: Sequence[Path]
 ) -> SweepSpec:
-    """Check names and files of a sweep, and return its config with what is actually run.
+    """Check names and files of a sweep, and return its config as it is run.
 
     Args:
         spec: the config as loaded.
