@@ -16,6 +16,7 @@ _ROOMS = {
 """The names of the API, by the subpackage that has them."""
 
 if TYPE_CHECKING:
+    from bt_bench import errors as errors
     from bt_bench.analysis import Judgement as Judgement
     from bt_bench.analysis import Overall as Overall
     from bt_bench.analysis import Verdict as Verdict
@@ -30,14 +31,18 @@ else:
 
     def __getattr__(name: str) -> object:
         """Import a name of the API when it is first used."""
+        from importlib import import_module
+
+        if name == "errors":
+            return import_module("bt_bench.errors")
         for room, names in _ROOMS.items():
             if name in names:
-                from importlib import import_module
-
                 globals()[name] = found = getattr(import_module(room), name)
                 return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         """List the names of the API, imported or not."""
-        return sorted({*globals(), *(name for names in _ROOMS.values() for name in names)})
+        return sorted(
+            {*globals(), "errors", *(name for names in _ROOMS.values() for name in names)}
+        )

@@ -36,6 +36,10 @@ def test_reading_needs_neither_torch_nor_what_runs_sweeps():
     assert not found & {"pandas", "torch", "triton", "typer", "bt_bench.runs", "bt_bench.worker"}
 
 
+def test_errors_need_no_import_of_their_own():
+    assert python("import bt_bench; print(bt_bench.errors.UsageError.exit_code)") == "2\n"
+
+
 def test_the_import_takes_less_than_50_ms():
     code = "import time; t = time.process_time(); import bt_bench; print(time.process_time() - t)"
     assert min(float(python(code)) for _ in range(3)) < 0.05
@@ -75,7 +79,7 @@ try:
     run = bt_bench.sweep({"cases": []}, set={"seed": [1, 2]}, k="a*", out=Path("x"), progress=print)
     print(run.environment.device, run.to_pandas(), bt_bench.compare(run).to_pandas())
 except (UsageError, NotComparableError) as error:
-    print(error.exit_code)
+    print(error.exit_code, bt_bench.errors.ExitCode.USAGE)
 """
 WRONG = """\
 import bt_bench
