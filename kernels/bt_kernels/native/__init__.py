@@ -1,4 +1,4 @@
-"""Helpers in C, which are compiled if possible; everything also works without them."""
+"""Helpers in C, from a wheel or compiled here; everything also works without them."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def load(name: Literal["staged"]) -> Staged | None: ...
 def load(name: str) -> Any:
     """Return the module of `<name>.c` beside this file, or `None`; see `why_not`.
 
-    Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in
-    Triton's cache. A cached file that is damaged or another user's is compiled anew. Never prints
-    or raises.
+    A wheel has it compiled. Elsewhere it is compiled on first use, with the C compiler that Triton
+    uses for its launchers, and kept in Triton's cache. A file that is damaged, or of other sources
+    or another Python, is never loaded, nor a cached one of another user. Never prints or raises.
     """
-    return None if _why_not_here() else _outcome(name)[0]
+    return None if why_not_here() else _outcome(name)[0]
 
 
 def why_not(name: str) -> str | None:
     """Return why `load` returns `None`, in one line; `None` if it returns a module."""
-    return _why_not_here() or _outcome(name)[1]
+    return why_not_here() or _outcome(name)[1]
 
 
 def why_not_direct() -> str | None:
@@ -81,7 +81,7 @@ def why_not_direct() -> str | None:
     return None if missing is None else f"the CUDA driver lacks {missing}"
 
 
-def _why_not_here() -> str | None:
+def why_not_here() -> str | None:
     """Return why no helper may be loaded here, whether it compiles or not; `None` if any may be."""
     if os.environ.get(SWITCH) == "0":
         return f"the environment has {SWITCH}=0; unset it"
@@ -121,50 +121,70 @@ def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
 
 
 def _built(name: str) -> ModuleType:
-    """Compile and import a module, unless the cache has it."""
+    """Import a module from the wheel or the cache; compile it if neither has it."""
+    file, key = file_of(name), key_of(name)
+    module = _imported_if_whole(name, _FOLDER / file, key)
+    if module is not None:
+        return module
+
     # Triton is imported only when needed, and may be of any version.
     from triton.runtime.cache import get_cache_manager
 
-    source = _FOLDER / f"{name}.c"
-    file = name + EXTENSION_SUFFIXES[0]
-    key = hashlib.sha256(source.read_bytes())
+    cache = get_cache_manager(key.hex())
+    found = cache.get_file(file)
+    if found is not None and _is_ours(Path(found)):
+        module = _imported_if_whole(name, Path(found), key)
+    if module is None:
+        # The cache stores files atomically, so processes may compile at the same time.
+        binary = sealed(compiled(_FOLDER / f"{name}.c"), key)
+        module = _imported(name, cache.put(binary, file, binary=True))
+    return module
+
+
+def file_of(name: str) -> str:
+    """Return the name of a compiled module's file, for this Python and platform."""
+    return name + EXTENSION_SUFFIXES[0]
+
+
+def key_of(name: str) -> bytes:
+    """Return a digest of the sources, flags, Python and platform that a module is compiled for."""
+    key = hashlib.sha256((_FOLDER / f"{name}.c").read_bytes())
     for header in sorted(_FOLDER.glob("*.h")):
         key.update(header.read_bytes())
-    key.update(repr((file, _FLAGS, sysconfig.get_platform())).encode())
-    cache = get_cache_manager(key.hexdigest())
-    found = cache.get_file(file)
-    if found is not None and _is_ours_and_whole(Path(found)):
-        try:
-            return _imported(name, found)
-        except ImportError:
-            pass  # of another Python, so it is rebuilt
-    # The cache stores files atomically, so processes may compile at the same time.
-    return _imported(name, cache.put(_sealed(_compiled(source)), file, binary=True))
+    key.update(repr((file_of(name), _FLAGS, sysconfig.get_platform())).encode())
+    return key.digest()
 
 
-def _sealed(compiled: bytes) -> bytes:
-    """Append a compiled file's digest at its end, where the loader does not look."""
-    return compiled + hashlib.sha256(compiled).digest()
+def sealed(binary: bytes, key: bytes) -> bytes:
+    """Append the digest of a compiled file and its `key_of`, where the loader does not look."""
+    return binary + hashlib.sha256(binary + key).digest()
 
 
-def _is_ours_and_whole(path: Path) -> bool:
-    """Return whether a file of the cache may be loaded.
+def _is_whole(path: Path, key: bytes) -> bool:
+    """Return whether a file is undamaged, and of the sources, Python and platform of a key.
 
-    Loading a truncated file ends the process with SIGBUS. And a cache that several users share may
-    hold somebody else's file, whose code must not run here.
+    Loading a truncated file ends the process with SIGBUS.
     """
-    # Root's files may be loaded: container images are built by root.
-    if not path.is_file() or _owner_of(path) not in (os.geteuid(), 0):
+    if not path.is_file():
         return False
     content = path.read_bytes()
-    return _sealed(content[:-_DIGEST_BYTES]) == content
+    return sealed(content[:-_DIGEST_BYTES], key) == content
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file of the cache is this user's, or root's.
+
+    A cache that several users share may hold somebody else's file, whose code must not run here.
+    """
+    # Root's files may be loaded: container images are built by root.
+    return path.is_file() and _owner_of(path) in (os.geteuid(), 0)
 
 
 def _owner_of(path: Path) -> int:
     return path.stat().st_uid
 
 
-def _compiled(source: Path) -> bytes:
+def compiled(source: Path) -> bytes:
     """Compile a source file, and return the binary's bytes.
 
     Raises:
@@ -202,6 +222,14 @@ def _compiler() -> list[str]:
         if path is not None:
             return [path]
     raise FileNotFoundError("no C compiler was found; install gcc or clang, or set CC")
+
+
+def _imported_if_whole(name: str, path: Path, key: bytes) -> ModuleType | None:
+    """Return a new module of a compiled file, or `None` if it must not or cannot be loaded."""
+    try:
+        return _imported(name, str(path)) if _is_whole(path, key) else None
+    except ImportError:
+        return None  # it needs a newer C library than there is here
 
 
 def _imported(name: str, path: str) -> ModuleType:
