@@ -7,6 +7,7 @@ VENV := .venv
 PY ?= $(VENV)/bin/python
 # Not quiet: it may download gigabytes, and shows how far it is.
 PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check
+KERNELS := --editable ./kernels
 # Sizes on Linux x86-64, with torch of constraints.txt.
 DOWNLOADS := downloads about 0.5 GB with a CPU build of torch, 2.8 GB with that of PyPI
 SOURCES := bt_bench kernels tests studies
@@ -121,14 +122,14 @@ $(ANY_TRITON): constraints.txt | $(VENV)/bin/python
 	@mkdir -p $(STATE)
 	@sed '/^triton/d' $< > $@
 
-$(STATE)/ready-run: pyproject.toml $(ANY_TRITON) | $(VENV)/bin/python
+$(STATE)/ready-run: pyproject.toml kernels/pyproject.toml $(ANY_TRITON) | $(VENV)/bin/python
 	@echo "Installing into $(VENV): $(DOWNLOADS) …"
-	$(PIP_INSTALL) --constraint $(ANY_TRITON) --editable .
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) $(KERNELS) --editable '.[run]'
 	@touch $@
 
-$(STATE)/ready-dev: pyproject.toml constraints.txt $(ANY_TRITON) | $(VENV)/bin/python
+$(STATE)/ready-dev: pyproject.toml kernels/pyproject.toml constraints.txt $(ANY_TRITON) | $(VENV)/bin/python
 	@echo "Installing into $(VENV) what tests and linters need, too: $(DOWNLOADS) …"
-	$(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]' || { \
+	$(PIP_INSTALL) --constraint constraints.txt $(KERNELS) --editable '.[dev]' || { \
 	echo "Trying again with any Triton; make gate-static, and so make check, needs that of constraints.txt"; \
-	$(PIP_INSTALL) --constraint $(ANY_TRITON) --editable '.[dev]'; }
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) $(KERNELS) --editable '.[dev]'; }
 	@touch $@ $(STATE)/ready-run

@@ -7,12 +7,15 @@ without a writer.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from pathlib import Path
 
 from bt_bench.base.atomic import refusal_of
+
+# Windows has none of the first four, and alone has the last.
+_NAMES = ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+_GUARDS = sum(getattr(os, name, 0) for name in _NAMES)
 
 
 def open_own(path: Path, flags: int) -> int:
@@ -32,9 +35,7 @@ def open_own(path: Path, flags: int) -> int:
     else:
         _refuse(status)  # before opening it: opening some devices has side effects
     try:
-        number = os.open(
-            path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666
-        )
+        number = os.open(path, flags | _GUARDS, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:  # it has become a link
             _refuse(path.lstat())
@@ -59,6 +60,8 @@ def lock(path: Path, *, create: bool = True) -> int:
         BlockingIOError: if another process holds the lock.
         OSError: if the file cannot be opened, or is not a regular file.
     """
+    import fcntl  # which Windows lacks; results are read there, and no file is locked
+
     while True:
         number = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0))
         try:

@@ -16,6 +16,7 @@ from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
 from bt_bench.cli.exits import reporting_errors, say
+from bt_bench.cli.extras import needing_imports, needing_run
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from bt_bench.base.errors import ExitCode
     from bt_bench.protocol import SuiteRef
 
-# By the heading that lists them in the help.
+# By the heading that lists them in the help. Those that measure need the extra `run`.
+_MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
-    "Measure": (sweep, check, calibrate, overhead, gate, profile),
+    _MEASURE: (sweep, check, calibrate, overhead, gate, profile),
     "Read": (show, compare, selfcheck, workload, list_, env, schema),
 }
 
@@ -210,6 +212,8 @@ def _restore(before: str | None) -> None:
 
 
 for _panel, _functions in _COMMANDS.items():
+    _needing = needing_run if _panel == _MEASURE else needing_imports
     for _function in _functions:
         _name = _function.__name__.rstrip("_")
-        app.command(_name, cls=Command, rich_help_panel=_panel)(reporting_errors(_function))
+        _command = reporting_errors(_needing(_function))
+        app.command(_name, cls=Command, rich_help_panel=_panel)(_command)

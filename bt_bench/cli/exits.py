@@ -21,7 +21,9 @@ from bt_bench.base.errors import BtBenchError, ExitCode, ForeignCodeError
 Parameters = ParamSpec("Parameters")
 
 _CONTROL = ("Cc", "Cf", "Zl", "Zp")
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Windows has no SIGHUP.
+_HANGUP = getattr(signal, "SIGHUP", None)
+_ENDING = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
 
 def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parameters, None]:
@@ -32,7 +34,7 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         # A CI system cancels with SIGTERM, and a closed terminal sends SIGHUP: end as on Ctrl-C,
         # with results on disk. Under nohup SIGHUP is ignored, and stays ignored.
         for number in _ENDING:
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _interrupt)
         sys.stdout = _present(sys.stdout)
         sys.stderr = _present(sys.stderr)

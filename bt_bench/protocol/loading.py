@@ -205,7 +205,7 @@ def package_folder(package: str) -> Path:
     outer, *inner = package.split(".")
     spec = importlib.util.find_spec(outer)
     if spec is None or spec.origin is None:
-        raise UsageError(f"the package {package} is not installed; install bt-bench again")
+        raise UsageError(f"the package {package} is not installed; install it beside bt-bench")
     return Path(spec.origin).parent.joinpath(*inner)
 
 

@@ -7,7 +7,11 @@ from bt_bench.worker.checking.plain_exploring import PlainExplorer, explorer_of
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, take_census
 from bt_bench.worker.compiling.kept import take_code_census
 from bt_bench.worker.machine.device import choose_device
-from bt_bench.worker.machine.environment import available_bytes, read_environment
+from bt_bench.worker.machine.environment import (
+    available_bytes,
+    read_environment,
+    read_machine,
+)
 from bt_bench.worker.process.culprits import Noticing
 from bt_bench.worker.process.supervisor import Serve, Supervisor
 from bt_bench.worker.tasks.messages import Ahead, ArmSetup, Hello, WorkerSetup, arms_of

@@ -37,29 +37,36 @@ def read_environment(
         driver = quietly(lambda: _text(nvml.nvmlSystemGetDriverVersion())) if nvml else None
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         gpus = [_gpu(torch, nvml, index, first + index) for index in range(count)]
-    exported = os.environ.get("BT_BENCH_COMMIT")
     return Environment(
+        **read_machine(),
         device=device,
-        host=_host(),
-        python=platform.python_version(),
-        platform=f"{platform.system()}-{platform.machine()}",
-        cpu=_cpu_name(),
-        cpu_count=os.cpu_count(),
-        cpu_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        cpu_affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         torch=torch.__version__,
         cuda=torch.version.cuda,
-        triton=_version("triton"),
         interpreted=device == "cpu",
         helpers=read_helpers(device, package),
         driver=driver,
         gpu_count=len(gpus),
         gpus=gpus,
-        bt_bench=__version__,
-        # Users can name the commit of a tree that was exported or copied.
-        commit=exported or _git("rev-parse", "HEAD"),
-        dirty=None if exported else _is_dirty(),
     )
+
+
+def read_machine() -> dict[str, Any]:
+    """Return the fields of `Environment` that are known without torch, kernels and a device."""
+    exported = os.environ.get("BT_BENCH_COMMIT")
+    return {
+        "host": _host(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "cpu_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "triton": _version("triton"),
+        "bt_bench": __version__,
+        # Users can name the commit of a tree that was exported or copied.
+        "commit": exported or _git("rev-parse", "HEAD"),
+        "dirty": None if exported else _is_dirty(),
+    }
 
 
 def available_bytes(device: DeviceKind) -> int | None:

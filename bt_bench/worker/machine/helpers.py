@@ -7,9 +7,8 @@ import os
 from bt_bench.base.names import DeviceKind
 from bt_bench.results import Helper, Helpers
 from bt_bench.worker.machine.nvml import why_not
-from bt_kernels import native
 
-_KERNELS = native.__name__.partition(".")[0]
+_KERNELS = "bt_kernels"
 
 
 def read_helpers(device: DeviceKind, package: str) -> Helpers:
@@ -21,6 +20,8 @@ def read_helpers(device: DeviceKind, package: str) -> Helpers:
         package: the kernels' package; other packages do not use the helpers in C.
     """
     import torch
+
+    from bt_kernels import native
 
     has_c, on_gpu = package == _KERNELS, device == "cuda"
     return Helpers(

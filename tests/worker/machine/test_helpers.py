@@ -9,6 +9,7 @@ import torch
 
 from bt_bench.worker.machine import helpers as found
 from bt_bench.worker.machine.helpers import read_helpers
+from bt_kernels import native
 
 
 def test_without_a_gpu_only_staging_and_ranges_have_helpers() -> None:
@@ -26,7 +27,7 @@ def test_reasons_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="x"))
     monkeypatch.setattr(torch._C._autograd, "_supported_activities", set)
     monkeypatch.setattr(found, "why_not", lambda uuid: f"no GPU-{uuid}")
-    monkeypatch.setattr(found.native, "why_not_direct", lambda: None)
+    monkeypatch.setattr(native, "why_not_direct", lambda: None)
     read = read_helpers("cuda", "bt_kernels")
     assert read.direct_launches is not None
     assert read.direct_launches.in_use
