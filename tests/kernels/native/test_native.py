@@ -1,4 +1,4 @@
-"""Helpers in C: compiled where they can be, and done without where they cannot."""
+"""Helpers in C: of a wheel or compiled where they can be, and done without where they cannot."""
 
 from __future__ import annotations
 
@@ -126,6 +126,68 @@ def test_what_is_damaged_is_compiled_anew(left, folder, monkeypatch):
     native._outcome.cache_clear()
     assert native.load("small") is not None
     assert imported == [damaged.read_bytes()] == [whole]
+
+
+@pytest.fixture
+def prebuilt(folder, monkeypatch):
+    """The file of a wheel beside the sources; from here on there is neither compiler nor Triton."""
+    file = folder / native.file_of("small")
+    binary = native.compiled(folder / "small.c")
+    file.write_bytes(native.sealed(binary, native.key_of("small")))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setitem(sys.modules, "triton.runtime.cache", None)
+    return file
+
+
+@needs_compiler
+def test_that_of_a_wheel_needs_neither_compiler_nor_triton(prebuilt):
+    module = native.load("small")
+    assert module.__file__ == str(prebuilt)
+    native._outcome.cache_clear()
+    assert native.load("small") is not module
+
+
+@needs_compiler
+@pytest.mark.parametrize("change", ["source", "header", "flags", "suffix", "platform"])
+def test_that_of_a_wheel_is_not_loaded_if_it_is_of_something_else(change, prebuilt, monkeypatch):
+    if change == "source":
+        (prebuilt.parent / "small.c").write_text(SMALL + "/* changed */")
+    elif change == "header":
+        (prebuilt.parent / "new.h").write_text("/* new */")
+    elif change == "flags":
+        monkeypatch.setattr(native, "_FLAGS", (*native._FLAGS, "-O1"))
+    elif change == "suffix":
+        monkeypatch.setattr(native, "EXTENSION_SUFFIXES", [".cpython-399-x86_64-linux-gnu.so"])
+        prebuilt.rename(prebuilt.with_name(native.file_of("small")))
+    else:
+        monkeypatch.setattr(sysconfig, "get_platform", lambda: "linux-riscv64")
+    assert native.load("small") is None
+    assert "triton.runtime.cache" in native.why_not("small")
+
+
+@needs_compiler
+@pytest.mark.parametrize("left", [0, 7, 0.5, -1])
+def test_that_of_a_wheel_is_not_loaded_if_it_is_damaged(left, prebuilt):
+    whole = prebuilt.read_bytes()
+    prebuilt.unlink()  # not overwritten: it may be mapped
+    prebuilt.write_bytes(whole[: int(left * len(whole)) if 0 < left < 1 else left])
+    assert native.load("small") is None
+
+
+@needs_compiler
+def test_that_of_a_wheel_for_a_newer_c_library_is_compiled_here(prebuilt, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(native, "_FOLDER", prebuilt.parent)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(prebuilt.parent / "cache"))
+    real = native._imported
+
+    def refusing(name, path):
+        if path == str(prebuilt):
+            raise ImportError("version `GLIBC_2.99' not found")
+        return real(name, path)
+
+    monkeypatch.setattr(native, "_imported", refusing)
+    assert Path(native.load("small").__file__).is_relative_to(prebuilt.parent / "cache")
 
 
 @needs_compiler
