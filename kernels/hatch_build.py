@@ -1,4 +1,4 @@
-"""Compiles the helpers in C for a wheel. Without a compiler it leaves them out, and says so."""
+"""Compiles the helpers in C for a wheel. Without a compiler it warns, and leaves them out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HelpersHook(BuildHookInterface):  # type: ignore[type-arg]
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the helpers, or say why the wheel has none."""
+        """Add the helpers, or warn that the wheel has none, with the reason."""
         if self.target_name != "wheel" or version == "editable":
             return
         native = _native(Path(self.root))
