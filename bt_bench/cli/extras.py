@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
 
 from bt_bench.base.errors import UsageError, listed
@@ -63,10 +62,13 @@ def needing_imports(
 
 
 def _is_installed(module: str) -> bool:
-    """Return whether a module can be imported, without importing it."""
-    if module in sys.modules:
-        return sys.modules[module] is not None
+    """Return whether a module can be found, here or in a worker, without importing it."""
     try:
-        return find_spec(module) is not None
-    except ImportError:  # of a finder that blocks it
+        # Not `importlib.util.find_spec`, which looks at this process's modules first.
+        return any(
+            finder.find_spec(module, None)
+            for finder in sys.meta_path
+            if hasattr(finder, "find_spec")
+        )
+    except ImportError:  # a finder blocks it
         return False

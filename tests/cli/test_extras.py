@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.commands import run, run_apart
 
+from bt_bench.cli import extras
 from bt_bench.cli.extras import RUN_PACKAGES, missing_packages
 
 RUN = str(Path(__file__).parents[2] / "reports" / "h100" / "origin")
@@ -60,8 +61,7 @@ for name in ("geteuid", "getuid", "fork", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"
     ids=" ".join,
 )
 def test_what_measures_names_the_extra_before_anything_else(words, monkeypatch):
-    for module in ("torch", "triton"):
-        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module not in ("torch", "triton"))
     ended = run(*words)
     assert ended.code == 2
     assert ended.out == ""
@@ -70,14 +70,25 @@ def test_what_measures_names_the_extra_before_anything_else(words, monkeypatch):
 
 
 @pytest.mark.parametrize("module", RUN_PACKAGES)
-def test_each_package_is_missed(module, monkeypatch):
+def test_each_package_is_missed_wherever_it_is_blocked(module, monkeypatch):
     assert missing_packages() == []
-    monkeypatch.setitem(sys.modules, module, None)
+
+    class Blocking:
+        def find_spec(self, name, path=None, target=None):
+            if name == module:
+                raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(sys, "meta_path", [Blocking(), *sys.meta_path])
     assert missing_packages() == [RUN_PACKAGES[module]]
 
 
-def test_help_and_mistakes_in_options_come_first(monkeypatch):
+def test_what_only_this_process_must_not_load_is_not_missed(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
+    assert missing_packages() == []
+
+
+def test_help_and_mistakes_in_options_come_first(monkeypatch):
+    monkeypatch.setattr(extras, "_is_installed", lambda _: False)
     assert run("sweep", "--help").code == 0
     assert "No such option" in run("sweep", "--no-such-option").err
 
