@@ -11,6 +11,7 @@ from typing import Any
 from bt_bench.api.reading import Run
 from bt_bench.base import joined, names_given
 from bt_bench.base.errors import UsageError, shown
+from bt_bench.base.extras import needing_run
 from bt_bench.base.names import DEVICE_CHOICES, is_device_choice
 from bt_bench.config import chosen_device, kernel_folders, load_config, reports_folder
 from bt_bench.results import RunFolder
@@ -18,6 +19,7 @@ from bt_bench.results import RunFolder
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+@needing_run
 def sweep(
     config: str | os.PathLike[str] | Mapping[str, object],
     *,
@@ -57,7 +59,8 @@ def sweep(
         The run. Its `failed` has the cases that failed, which do not raise.
 
     Raises:
-        UsageError: for a wrong option or config, and for a variant that does not import.
+        UsageError: for a wrong option or config, for a variant that does not import, and without
+            what the extra `run` installs.
     """
     from bt_bench.runs import (
         Lines,

@@ -10,13 +10,13 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from bt_bench import __version__
+from bt_bench.base.extras import needing_imports, needing_run
 from bt_bench.cli import completion
 from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
 from bt_bench.cli.exits import reporting_errors, say
-from bt_bench.cli.extras import needing_imports, needing_run
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead

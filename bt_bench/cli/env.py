@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bt_bench.base.errors import ExitCode
+from bt_bench.base.extras import missing_packages, needs_packages
 from bt_bench.cli.exits import say
-from bt_bench.cli.extras import missing_packages, needs_packages
 from bt_bench.cli.options import DeviceOption, JsonOption, chosen_device, print_json, resolve_device
 
 

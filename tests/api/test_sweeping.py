@@ -128,3 +128,9 @@ def test_a_mapping_that_holds_itself_is_refused():
     config["cases"].append(config)
     with pytest.raises(UsageError, match="config is no mapping that YAML can hold: Circular"):
         swept(config)
+
+
+def test_a_light_installation_is_refused_as_by_the_command(monkeypatch):
+    monkeypatch.setattr("bt_bench.base.extras.missing_packages", lambda: ["torch", "Triton"])
+    with pytest.raises(UsageError, match=r"sweep needs torch and Triton, which are not installed"):
+        sweep("quick")

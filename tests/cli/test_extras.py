@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.commands import run, run_apart
 
-from bt_bench.cli import extras
-from bt_bench.cli.extras import RUN_PACKAGES, missing_packages
+from bt_bench.base import extras
+from bt_bench.base.extras import RUN_PACKAGES, missing_packages
 
 RUN = str(Path(__file__).parents[2] / "reports" / "h100" / "origin")
 ADDS = "pip install 'bt-bench[run]' adds all that measurements need"
