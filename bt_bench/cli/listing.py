@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode
+from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import kernel_folders
 from bt_bench.cli.options import (
@@ -45,9 +46,12 @@ class ListedSection(StrEnum):
 
 def list_(
     what: Annotated[
-        ListedSection,
+        str,
         typer.Argument(
-            metavar="WHAT", help="The variants, operations and configs; or the metrics."
+            metavar="WHAT",
+            help="all: the variants, operations and configs. metrics: the metrics. A Python file "
+            "of functions: its own.",
+            autocompletion=completion.one_of(*ListedSection),
         ),
     ] = ListedSection.ALL,
     kernels: KernelsOption = None,
@@ -62,20 +66,29 @@ def list_(
     - `bt-bench list metrics`
     - `bt-bench list --kernels ./my_kernels --json`
     - `bt-bench list --suite ./my_suite`
+    - `bt-bench list add.py`
     """
-    if what is ListedSection.METRICS:
+    if what == ListedSection.METRICS:
         return _list_metrics(as_json=as_json)
     from bt_bench.config import load_config, stock_config_names
-    from bt_bench.protocol import SuiteRef, find_suite, load_suite
+    from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
     from bt_bench.variants import find_variants
 
+    if is_file_of_functions(what):
+        suite = what
+    elif what != ListedSection.ALL:
+        raise UsageError(
+            f"list {what}: expected {', '.join(ListedSection)}, or a Python file of functions"
+        )
     ref = SuiteRef() if suite is None else find_suite(suite, Path.cwd())
     found = load_suite(ref)
     opponents = found.opponents(vllm_source or ())
     folders = kernel_folders(kernels)
     variants = find_variants(folders, opponents=opponents, suite=found).values()
     absent = opponents.absent
-    configs = {name: load_config(name, suite=suite) for name in stock_config_names(ref)}
+    names = [str(ref.folder)] if ref.is_file else stock_config_names(ref)
+    loaded = ((name, load_config(name, suite=suite)) for name in names)
+    configs = {Path(name).name if ref.is_file else name: spec for name, spec in loaded}
     if as_json:
         document = {
             "schema_version": 1,

@@ -9,7 +9,7 @@ from pathlib import Path
 from bt_bench.base.errors import UsageError, nearest
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
-from bt_bench.protocol import SuiteRef
+from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
 
 MAX_BYTES = 6 * 2**20
 """More than the longest valid config has; YAML is slow to parse, and takes memory."""
@@ -33,12 +33,17 @@ def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText
 
     Args:
         source: a path, the bare name of a stock config, or `-` for stdin. A file that is named
-            like a stock config can be given as `./quick`.
+            like a stock config can be given as `./quick`. A Python file of functions stands for
+            the config with all of its cases.
         suite: the suite with the stock configs; `None`: the default suite.
 
     Raises:
         UsageError: if there is nothing to read, or it is not text.
     """
+    if is_file_of_functions(source) and Path(source).is_file():
+        path = Path(source)
+        made = load_suite(find_suite(str(path), Path.cwd(), where="config")).own_config
+        return ConfigText(made, str(source), path.stem, path.parent)
     if source == "-":
         return ConfigText(
             _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"),
