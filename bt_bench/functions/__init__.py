@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from bt_bench.functions.bench import Bench, bench
 from bt_bench.functions.declared import Benchmark, benchmark
+from bt_bench.functions.in_process import Bench, bench

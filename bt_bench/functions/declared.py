@@ -94,7 +94,7 @@ class Benchmark:
     def reference(self, function: FunctionT, /) -> FunctionT: ...
     @overload
     def reference(
-        self, *, name: str | None = None, timed: bool = True, graph: bool = False
+        self, /, *, name: str | None = None, timed: bool = True, graph: bool = False
     ) -> Callable[[FunctionT], FunctionT]: ...
 
     def reference(
@@ -138,7 +138,7 @@ class Benchmark:
     def variant(self, function: FunctionT, /) -> FunctionT: ...
     @overload
     def variant(
-        self, *, name: str | None = None, graph: bool = False
+        self, /, *, name: str | None = None, graph: bool = False
     ) -> Callable[[FunctionT], FunctionT]: ...
 
     def variant(

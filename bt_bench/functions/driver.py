@@ -13,7 +13,7 @@ import torch
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation, line_of
-from bt_bench.functions.suite import FunctionSuite, FunctionWorkload
+from bt_bench.functions.workload import FunctionWorkload
 from bt_bench.protocol import Driver, MismatchError
 from bt_bench.protocol.owners import suite_of
 
@@ -37,8 +37,8 @@ class FunctionDriver(Driver):
     def __init__(
         self, variant: type[Any], workload: FunctionWorkload, device: torch.device
     ) -> None:
-        suite: FunctionSuite = suite_of(workload)  # type: ignore[assignment]
-        benchmark = suite.benchmarks[workload.benchmark]
+        suite: Any = suite_of(workload)  # a `FunctionSuite`
+        benchmark: Benchmark = suite.benchmarks[workload.benchmark]
         self.variant = variant()
         self._workload = workload
         first = workload.steps[0]
