@@ -57,17 +57,26 @@ class Implementation:
         Raises:
             UsageError: for a parameter that the benchmark does not make.
         """
-        found = []
-        for parameter in inspect.signature(self.function).parameters.values():
-            if parameter.name in names and parameter.kind in _BY_NAME:
+        try:
+            taken = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):  # built in
+            raise UsageError(
+                f"{self.name} is {self.function!r}, whose parameters have no names; expected a "
+                "Python function"
+            ) from None
+        found: list[str] = []
+        skipped = False
+        for parameter in taken:
+            if parameter.name in names and parameter.kind in _BY_NAME and not skipped:
                 found.append(parameter.name)
             elif parameter.default is inspect.Parameter.empty or parameter.name in names:
                 raise UsageError(
-                    f"{line_of(self.function)}: {self.name} takes {str(parameter)!r}; expected "
-                    f"plain parameters with names of what the benchmark makes: {', '.join(names)}"
+                    f"{line_of(self.function)}: {_name(self.function)} takes {str(parameter)!r}; "
+                    "expected plain parameters with names of what the benchmark makes: "
+                    f"{', '.join(names)}"
                 )
             else:
-                break  # a default, which cannot be skipped when arguments are positional
+                skipped = True  # arguments are positional, so that none can follow
         return found
 
 
@@ -84,6 +93,8 @@ class Benchmark:
     steps: int = STEPS
     implementations: dict[str, Implementation] = field(default_factory=dict)
     right: Implementation | None = None
+    results: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Shapes of what the reference returns, by inputs; the driver keeps them here."""
 
     @property
     def name(self) -> str:
@@ -108,12 +119,11 @@ class Benchmark:
     ) -> Any:
         """Declare the function whose results are right, by definition.
 
-        Checks run it on the CPU. Sweeps time it as a variant, the first, on the device.
+        Checks run it on the CPU. Sweeps time it on the device, as a variant.
 
         Args:
             function: the function, where this is used without parentheses.
-            name: its name as a variant; `None`: the function's own, or `baseline` for a function
-                `reference`.
+            name: its name as a variant; `None`: `baseline`, which others are compared with.
             timed: whether sweeps time it, too.
             graph: whether its calls may be captured into CUDA graphs.
 
@@ -124,12 +134,10 @@ class Benchmark:
         def declare(function: FunctionT) -> FunctionT:
             if self.right is not None:
                 raise UsageError(
-                    f"{line_of(function)}: benchmark {self.name!r} has a reference already, "
-                    f"{self.right.name}; expected one"
+                    f"{line_of(function)}: benchmark {self.name!r} has a reference already, at "
+                    f"{line_of(self.right.function)}; expected one"
                 )
-            own = _name(function)
-            arm = name or (BASELINE if own == REFERENCE else own)
-            self.right = self._added(Implementation(arm, function, graph, timed))
+            self.right = self._added(Implementation(name or BASELINE, function, graph, timed))
             return function
 
         return declare if function is None else declare(function)

@@ -13,7 +13,7 @@ import torch
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation, line_of
-from bt_bench.functions.workload import FunctionWorkload
+from bt_bench.functions.workload import FunctionWorkload, contents_of
 from bt_bench.protocol import Driver, MismatchError
 from bt_bench.protocol.owners import suite_of
 
@@ -120,7 +120,7 @@ class FunctionDriver(Driver):
 
     def may_be_empty(self, operation: Operation, step: Mapping[str, Any]) -> bool:
         """Return whether no tensor has an element to write."""
-        return not any(tensor.numel() for tensor in {**self._own, **self._results}.values())
+        return not may_change({**self._own, **self._results})
 
     @classmethod
     def with_other_contents(
@@ -145,6 +145,11 @@ class FunctionDriver(Driver):
         return {_argument(n): t for n, t in self._own.items() if n not in self._outputs}
 
 
+def may_change(values: Mapping[str, Any]) -> bool:
+    """Return whether any of the values is a tensor with an element."""
+    return any(isinstance(each, torch.Tensor) and each.numel() for each in values.values())
+
+
 def _argument(name: str) -> str:
     return f"argument {name}"
 
@@ -166,22 +171,26 @@ def _is_uninitialised(tensor: torch.Tensor) -> bool:
     return bool((tensor == torch.iinfo(tensor.dtype).max).all())
 
 
-_known: dict[tuple[str, str], dict[str, torch.Tensor]] = {}
-
-
 def _results_of(benchmark: Benchmark, workload: FunctionWorkload) -> dict[str, torch.Tensor]:
     """Return what the reference returns for the first step, by name, for shapes and dtypes.
 
     Raises:
         UsageError: if it returns anything but tensors.
     """
-    key = benchmark.name, repr(sorted(workload.inputs.items()))
-    if key in _known:
-        return _known[key]
+    key = repr(sorted(workload.inputs.items()))
+    known: dict[str, dict[str, torch.Tensor]] = benchmark.results
+    if key in known:
+        return known[key]
     assert benchmark.right is not None
     step = FunctionDriver.inputs_on(torch.device("cpu"), workload)[0]
     names = benchmark.right.parameters(list(step))
     found = _as_list(benchmark.right.function(*(step[name] for name in names)))
+    if not found and may_change(step) and contents_of(step) == contents_of(workload.steps[0]):
+        raise UsageError(
+            f"{line_of(benchmark.right.function)}: the reference of {benchmark.name} returns "
+            "nothing and changes none of its arguments; expected results to compare: return them, "
+            "or write them to an argument"
+        )
     for value in found:
         if type(value) is not torch.Tensor:
             raise UsageError(
@@ -199,5 +208,5 @@ def _results_of(benchmark: Benchmark, workload: FunctionWorkload) -> dict[str, t
     }
     if all(value.untyped_storage().data_ptr() in own for value in fresh.values()):
         fresh = {}
-    _known[key] = {name: torch.empty_like(value, device="meta") for name, value in fresh.items()}
-    return _known[key]
+    known[key] = {name: torch.empty_like(value, device="meta") for name, value in fresh.items()}
+    return known[key]

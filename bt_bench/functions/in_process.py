@@ -1,7 +1,7 @@
 """`bt_bench.bench`: callables timed in this process, in turn, for a notebook or a test.
 
-The regions that time calls and the statistics are those of a sweep. What a sweep has beyond that,
-this cannot have: a process of their own for functions, inputs that change, and a check.
+Sweeps use the same timed regions and statistics. They also run functions in a process of their own,
+on inputs that change, and check them. A call in this process cannot offer that.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def _estimate(first: Sequence[float], other: Sequence[float]) -> Any:
 
 
 def _compared(results: Mapping[str, object]) -> str:
-    """Return how the returned tensors compare with those of the first function."""
+    """Return in words how the returned tensors compare with the first function's."""
     torch = _torch()
 
     def tensors(value: object) -> list[Any]:

@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
-from bt_bench.functions.declared import Benchmark
+from bt_bench.functions.declared import Benchmark, Implementation
 from bt_bench.functions.loaded import METHOD, benchmarks_of, load_file
 from bt_bench.functions.workload import MAX_SEED, FunctionParameters, FunctionWorkload, steps_of
 from bt_bench.protocol import PROTOCOL, Suite, Workload, WorkloadParameters
@@ -71,7 +71,7 @@ class FunctionSuite(Suite):
         for one in ordered:
             if one.timed:
                 lines = (one.function.__doc__ or "").strip().splitlines()
-                found.setdefault(one.name, lines[0] if lines else "")
+                found.setdefault(one.name, lines[0] if lines else f"function {_name(one)}")
         return found
 
     def _driving(self) -> Mapping[str, str]:
@@ -152,6 +152,10 @@ def _parameters(benchmark: Benchmark, module: str, *, is_first: bool) -> type[Wo
         **fields,
     )
     return made
+
+
+def _name(one: Implementation) -> str:
+    return str(getattr(one.function, "__name__", type(one.function).__name__))
 
 
 def _case_name(name: str, case: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ class FunctionWorkload(Workload):
     def digest(self) -> str:
         """Return a digest of all contents."""
         return digest_of(
-            self.benchmark, dict(self.inputs), [_contents(step) for step in self.steps]
+            self.benchmark, dict(self.inputs), [contents_of(step) for step in self.steps]
         )
 
     def sizes(self) -> Mapping[str, list[int]]:
@@ -94,7 +94,7 @@ def steps_of(
     made = [_step(benchmark, inputs, int(each)) for each in seeds]
     where = f"{line_of(benchmark.make)}: {benchmark.name}"
     _refuse_unlike(made, where)
-    if digest_of(_contents(made[0])) == digest_of(_contents(made[1])):
+    if digest_of(contents_of(made[0])) == digest_of(contents_of(made[1])):
         raise UsageError(
             f"{where} makes the same contents for every seed; expected random ones, as by "
             "torch.rand or torch.randint: a result that is remembered would look right"
@@ -199,7 +199,7 @@ def _tensors(step: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {name: value for name, value in step.items() if isinstance(value, torch.Tensor)}
 
 
-def _contents(step: Mapping[str, Any]) -> dict[str, Any]:
+def contents_of(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as data that `digest_of` knows: numpy has not all dtypes of torch."""
     tensors = _tensors(step)
     return {

@@ -79,7 +79,7 @@ class VariantEntry:
         """Return the digest of the variant's file and of all Python and C code of its package.
 
         For an opponent, return the digest of its own files and of the code that adapts them; for a
-        function, that of its file and of the modules that the file imports from its folder.
+        function, of its file and of the modules that the file imports from its folder.
         """
         digest = hashlib.sha256(self.path.read_bytes())
         if self.opponent is not None:
@@ -161,7 +161,7 @@ def find_variants(
 def default_variants(suite: Suite | None = None) -> list[str]:
     """Return the names of the variants that can be arms: the baseline first, then by name.
 
-    Those of a file of functions are in its own order.
+    Functions are in the order of their file.
     """
     names = [name for name in find_variants(suite=suite) if name != REFERENCE]
     if suite is not None and suite.listed is not None:

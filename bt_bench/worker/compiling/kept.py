@@ -105,7 +105,7 @@ def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
 
 
 def _files_of(suite: Path) -> Iterable[Path]:
-    """Return the files of a user's suite: those of its folder, or the file that it is."""
+    """Return the files of a user's suite: all of its folder, or the file that it is."""
     return [suite, *local_imports(suite)] if suite.is_file() else suite.rglob("*.py")
 
 
