@@ -13,9 +13,8 @@ import torch
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation, line_of
-from bt_bench.functions.workload import FunctionWorkload, contents_of
+from bt_bench.functions.workload import FunctionWorkload, contents_of, suite_behind
 from bt_bench.protocol import Driver, MismatchError
-from bt_bench.protocol.owners import suite_of
 
 RESULT = "result"
 
@@ -37,8 +36,7 @@ class FunctionDriver(Driver):
     def __init__(
         self, variant: type[Any], workload: FunctionWorkload, device: torch.device
     ) -> None:
-        suite: Any = suite_of(workload)  # a `FunctionSuite`
-        benchmark: Benchmark = suite.benchmarks[workload.benchmark]
+        benchmark: Benchmark = suite_behind(workload).benchmarks[workload.benchmark]
         self.variant = variant()
         self._workload = workload
         first = workload.steps[0]

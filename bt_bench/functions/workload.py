@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +16,19 @@ from pydantic import Field
 from bt_bench.base.errors import UsageError
 from bt_bench.functions.declared import Benchmark, line_of
 from bt_bench.protocol import Workload, WorkloadParameters, digest_of
-from bt_bench.protocol.owners import suite_of
 
 if TYPE_CHECKING:
     import torch
 
 MAX_SEED = 2**31
+
+
+def suite_behind(value: object) -> Any:
+    """Return the `FunctionSuite` whose file an object's class was made for.
+
+    Its classes exist only where the file is loaded, whatever `suite_of` returns in this process.
+    """
+    return sys.modules[type(value).__module__].SUITE
 
 
 class FunctionParameters(WorkloadParameters):
@@ -40,7 +48,7 @@ class FunctionParameters(WorkloadParameters):
         Raises:
             UsageError: if they cannot be arguments, or do not depend on the seed.
         """
-        suite: Any = suite_of(self)
+        suite = suite_behind(self)
         values = self.model_dump(exclude={"workload", "steps", "seed"})
         return suite.workload(self.workload, values, self.steps, self.seed)  # type: ignore[no-any-return]
 
@@ -77,7 +85,7 @@ class FunctionWorkload(Workload):
 
     def varied(self, rng: np.random.Generator) -> Self:
         """Make the arguments anew, with another seed."""
-        suite: Any = suite_of(self)
+        suite = suite_behind(self)
         seed = int(rng.integers(MAX_SEED))
         return suite.workload(self.benchmark, self.inputs, len(self.steps), seed)  # type: ignore[no-any-return]
 

@@ -163,9 +163,16 @@ def written(tmp_path, monkeypatch):
 
 
 def test_right_functions_pass(written):
-    outcome = run("check", written(ADD), "--device", "cpu", "--explore", "8")
+    outcome = run("check", written(ADD), "--device", "cpu", "--explore", "0")
     assert outcome.code == 0, outcome
     assert "ok      mine · 3 checks of 3 workloads" in outcome.out
+
+
+def test_right_functions_are_explored(written, tmp_path):
+    # Apart: in one process, making inputs seeds torch while a variant is watched for such changes.
+    words = ["check", written(ADD), "--device", "cpu", "--explore", "8"]
+    outcome = run_apart(*words, cwd=tmp_path)
+    assert outcome.code == 0, outcome
     assert "ok      mine · explored" in outcome.out
 
 
