@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import kernel_folders
@@ -44,11 +44,23 @@ class ListedSection(StrEnum):
     METRICS = "metrics"
 
 
+def _what(text: str) -> str:
+    """Parse WHAT."""
+    from bt_bench.protocol import is_file_of_functions
+
+    if text not in list(ListedSection) and not is_file_of_functions(text):
+        raise typer.BadParameter(
+            f"{text!r} is not one of {', '.join(ListedSection)}, nor a Python file of functions"
+        )
+    return text
+
+
 def list_(
     what: Annotated[
         str,
         typer.Argument(
             metavar="WHAT",
+            parser=_what,
             help="all: the variants, operations and configs. metrics: the metrics. A Python file "
             "of functions: its own.",
             autocompletion=completion.one_of(*ListedSection),
@@ -76,10 +88,6 @@ def list_(
 
     if is_file_of_functions(what):
         suite = what
-    elif what != ListedSection.ALL:
-        raise UsageError(
-            f"list {what}: expected {', '.join(ListedSection)}, or a Python file of functions"
-        )
     ref = SuiteRef() if suite is None else find_suite(suite, Path.cwd())
     found = load_suite(ref)
     opponents = found.opponents(vllm_source or ())

@@ -100,6 +100,7 @@ def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRe
         folder = Path(os.path.realpath(relative_to / given))  # `resolve` fails for loops of links
         is_folder, has_file = folder.is_dir(), (folder / f"{MODULE}.py").is_file()
         is_file = is_file_of_functions(folder) and folder.is_file()
+        is_file = is_file and folder.name != f"{MODULE}.py"  # whose folder is meant
     except (OSError, ValueError) as error:
         raise UsageError(f"{where} {given!r}: not a path of a folder: {error}") from None
     if is_file:
