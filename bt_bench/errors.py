@@ -1,5 +1,5 @@
-"""The errors and exit codes that suites of users import; `bt_bench.base.errors` defines them."""
+"""The errors and exit codes for users' code; `bt_bench.base.errors` defines them."""
 
-from bt_bench.base.errors import BtBenchError, ExitCode, UsageError
+from bt_bench.base.errors import BtBenchError, ExitCode, NotComparableError, UsageError
 
-__all__ = ["BtBenchError", "ExitCode", "UsageError"]
+__all__ = ["BtBenchError", "ExitCode", "NotComparableError", "UsageError"]

@@ -285,7 +285,10 @@ _EXITS = (
 
 
 def exit_code(
-    judged: Judged, fail_on: Collection[FailOn] = DEFAULT_FAIL_ON, require_power: bool = False
+    judged: Judged,
+    fail_on: Collection[FailOn] = DEFAULT_FAIL_ON,
+    require_power: bool = False,
+    not_compared: Collection[str] = (),
 ) -> ExitCode:
     """Return the exit code of a comparison: it follows the judgements that decide.
 
@@ -294,14 +297,17 @@ def exit_code(
         fail_on: verdicts that fail it.
         require_power: if nothing worse was found, also fail a gate that could not have found the
             requested slowdown; a gate that has timed nothing could not.
+        not_compared: sides of which too little was compared; with any, nothing passes.
     """
     verdicts = {judgement.verdict for judgement in judged.deciding}
-    for name, verdict, code in _EXITS:
-        if name in fail_on and verdict in verdicts:
-            return code
-    if require_power and (timed_nothing(judged) or (judged.power and judged.power.falls_short)):
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.OK
+    failed = (code for name, verdict, code in _EXITS if name in fail_on and verdict in verdicts)
+    code = next(failed, ExitCode.OK)
+    falls_short = judged.power is not None and judged.power.falls_short
+    if code is ExitCode.OK and require_power and (falls_short or timed_nothing(judged)):
+        code = ExitCode.INCONCLUSIVE
+    if not_compared and code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
+        return ExitCode.NOT_COMPARABLE
+    return code
 
 
 def timed_nothing(judged: Judged) -> bool:

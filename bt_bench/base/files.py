@@ -27,6 +27,8 @@ _CHUNK = 1 << 20
 PACKED = {".xz": ("lzma", b"\xfd7zXZ\x00"), ".gz": ("gzip", b"\x1f\x8b")}
 """The suffixes of packed files, each with the module that unpacks them and their first bytes."""
 
+_XZ_END = b"YZ"
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a file that the user has named; see `bt_bench.base.atomic.writing`.
@@ -131,14 +133,29 @@ def _unpacked(data: bytes, name: str, expected: str) -> bytes:
         if data.startswith(magic):
             # Not above: few files are packed, and some Pythons are built without these modules.
             try:
-                with import_module(module).open(io.BytesIO(data)) as file:
-                    return limited(file, name, expected)
+                with import_module(module).open(io.BytesIO(_without_padding(data))) as file:
+                    return limited(file, f"{name}, unpacked,", expected)
             except UsageError:
                 raise
             except Exception as error:  # each module has its own, zlib and EOFError among them
                 raise UsageError(
-                    f"cannot unpack {name}, which begins as a {suffix} file: {error}"
+                    f"cannot unpack {name}, which begins as a {suffix} file: "
+                    f"{error or type(error).__name__}; expected {expected}, whole"
                 ) from None
+    return data
+
+
+def _without_padding(data: bytes) -> bytes:
+    """Return packed data without zeros behind it, which xz allows and Python's lzma does not.
+
+    Raises:
+        ValueError: if something else is behind xz data, which Python's lzma ignores.
+    """
+    if not data.startswith(PACKED[".xz"][1]):
+        return data  # gzip is strict, and its data may end with zeros
+    data = data.rstrip(b"\0")
+    if not data.endswith(_XZ_END):
+        raise ValueError("it does not end as one")
     return data
 
 

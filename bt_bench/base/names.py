@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self
+
+from bt_bench.base.errors import UsageError, names_hint
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
@@ -203,3 +205,36 @@ class FailOn(StrEnum):
     INCONCLUSIVE = "inconclusive"
     MISSING = "missing"
     INVALID = "invalid"
+
+
+def parse_fail_on(
+    given: str | Sequence[str] | None, default: Collection[FailOn]
+) -> tuple[FailOn, ...]:
+    """Return the verdicts that fail a comparison.
+
+    Args:
+        given: their names, as `a,b` or one by one, or `none`.
+        default: the verdicts if nothing is given.
+
+    Raises:
+        UsageError: for an unknown verdict.
+    """
+    if given is None:
+        return tuple(default)
+    text = given if isinstance(given, str) else ",".join(given)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["none"]:
+        return ()
+    if "none" in names:
+        raise UsageError(
+            f"--fail-on {text}: none cannot be combined with verdicts; expected one or the other"
+        )
+    known = [member.value for member in FailOn]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--fail-on {text}: unknown verdict {name!r}; {names_hint(name, [*known, 'none'])}"
+            )
+    if not names:
+        raise UsageError("--fail-on names nothing; expected verdicts, or none")
+    return tuple(FailOn(name) for name in names)

@@ -1,4 +1,4 @@
-"""Selection of names by the patterns of `-k`."""
+"""Selection of names by the patterns of `-k`, and lists of names."""
 
 from __future__ import annotations
 
@@ -48,6 +48,26 @@ def select_names(names: Sequence[str], select: str) -> list[str]:
     if not kept:
         raise UsageError(f"-k {select!r}: no case is left; the cases are:\n{_listed(names)}")
     return kept
+
+
+def names_given(option: str, given: str | Sequence[str] | None) -> list[str] | None:
+    """Return the names of an option, given as `a,b` or one by one; `None` where it was not given.
+
+    Raises:
+        UsageError: if there is no name in it.
+    """
+    if given is None:
+        return None
+    names = given.split(",") if isinstance(given, str) else given
+    names = [name.strip() for name in names if name.strip()]
+    if not names:
+        raise UsageError(f"{option} names none; expected one or more")
+    return names
+
+
+def joined(patterns: str | Sequence[str] | None) -> str | None:
+    """Join the patterns of all `-k` into one text; `None` without any."""
+    return ",".join([patterns] if isinstance(patterns, str) else patterns) if patterns else None
 
 
 def _nearest_part(pattern: str, names: Sequence[str]) -> str | None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base import joined, names_given
 from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, stored_baseline
 from bt_bench.cli.exits import say
-from bt_bench.cli.loading import joined, latest_run, names_given, reports_folder
+from bt_bench.cli.loading import latest_run, reports_folder
 from bt_bench.cli.options import JsonOption, recorded_option, reports_option
 from bt_bench.cli.outputs import (
     AllowMissingOption,
@@ -24,16 +24,14 @@ from bt_bench.cli.outputs import (
     FormatOption,
     Output,
     final_code,
-    parse_fail_on,
     parse_outputs,
     say_if_waiting,
     write_outputs,
 )
 
 if TYPE_CHECKING:
-    from bt_bench.analysis import Criteria, Given, Judged, Rules
+    from bt_bench.analysis import Criteria, Given, Judged
     from bt_bench.base.names import FailOn
-    from bt_bench.config import SweepSpec
 
 COMPARING = "Comparison"
 SHOWING = "Output and exit code"
@@ -41,9 +39,6 @@ BASELINES = "Stored baselines"
 _comparing = partial(typer.Option, rich_help_panel=COMPARING)
 _showing = partial(typer.Option, rich_help_panel=SHOWING)
 _stored = partial(typer.Option, rich_help_panel=BASELINES)
-
-MOST_PERCENT = 1000.0
-"""The largest threshold: more than ten times as slow is beyond any sensible one."""
 
 
 def compare(
@@ -237,18 +232,15 @@ def compare(
     - `bt-bench compare reports/run --format md --format junit=junit.xml`
     - `bt-bench compare reports/b/fused.json --baseline main`
     """
-    from bt_bench.analysis import DEFAULT_FAIL_ON, Criteria, Selection, parse_given
+    from bt_bench.analysis import Criteria, Selection, parse_given
+    from bt_bench.api.comparing import fail_on_of, rules_of
     from bt_bench.base import no_collection
-    from bt_bench.base.names import FailOn
     from bt_bench.config import load_config
 
     outputs = _outputs(formats, as_json, explain)
     spec = None if config is None else load_config(config)
-    usual = spec.gate.fail_on if spec and spec.gate.fail_on else DEFAULT_FAIL_ON
-    failing = set(parse_fail_on(fail_on, [FailOn(name) for name in usual]))
-    if allow_missing:
-        failing.discard(FailOn.MISSING)
-    rules = _rules(threshold, alpha, correction, spec)
+    failing = fail_on_of(fail_on, spec, allow_missing=allow_missing)
+    rules = rules_of(threshold, alpha, correction, spec)
     margins = spec.margins if spec else {}
     criteria = Criteria(
         rules,
@@ -302,18 +294,14 @@ def _report(
     show_all: bool,
 ) -> ExitCode:
     """Compare, and write all outputs before the outcome is reported."""
-    from bt_bench.analysis import judge, match_sides, not_compared
-    from bt_bench.config import planned_variants
+    from bt_bench.api.comparing import judge_given
     from bt_bench.report import explanation_document, print_document
 
-    matched = match_sides(given, planned_variants, stored)
-    matched, left_out = criteria.selection.of_sides(matched)
-    judged = judge(matched.matchups, criteria, base=matched.base, others=matched.others)
-    judged = replace(judged, scope=(*left_out, *judged.scope))
+    judged, not_compared = judge_given(given, criteria, stored)
     if explain is not None:
         print_document(explanation_document(judged, explain))
     write_outputs(arrange(judged), outputs, show_all)
-    return final_code(judged, failing, not_compared(judged, matched.wholes))
+    return final_code(judged, failing, not_compared)
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:
@@ -325,30 +313,6 @@ def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> l
     if as_json or len(files) < len(formats or ()):
         raise UsageError("--explain prints to stdout itself; write every --format to a file")
     return files
-
-
-def _rules(
-    threshold: float | None, alpha: float | None, correction: str, spec: SweepSpec | None
-) -> Rules:
-    """Return the rules set by flags, else by the `gate` section of a config, else the defaults."""
-    from bt_bench.analysis import Correction, Rules
-
-    if correction not in list(Correction):
-        hint = names_hint(correction, [each.value for each in Correction])
-        raise UsageError(f"--correction {correction}: unknown; {hint}")
-    rules = Rules(correction=Correction(correction))
-    if spec and spec.gate.margin_percent is not None:
-        usual = spec.gate.margin_percent / 100
-        rules = replace(rules, margin=usual, advisory_margin=max(usual, rules.advisory_margin))
-    if threshold is not None:
-        if not 0 <= threshold <= MOST_PERCENT:
-            raise UsageError(
-                f"--threshold {threshold:g}: expected percent, from 0 to {MOST_PERCENT:g}"
-            )
-        rules = replace(rules, margin=threshold / 100, advisory_margin=threshold / 100)
-    if alpha is None and spec:
-        alpha = spec.gate.alpha
-    return rules if alpha is None else replace(rules, alpha=alpha)
 
 
 def _floors(texts: Sequence[str]) -> dict[str, float]:

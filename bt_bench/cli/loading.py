@@ -7,32 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base import joined, names_given
 from bt_bench.cli.exits import say
 
 if TYPE_CHECKING:
     from bt_bench.config import SweepSpec
     from bt_bench.results import RunFolder
-
-
-def names_given(option: str, text: str | None) -> list[str] | None:
-    """Return `a,b` as a list; `None` where the option was not given.
-
-    Raises:
-        UsageError: if there is no name in it.
-    """
-    from bt_bench.base.errors import UsageError
-
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise UsageError(f"{option} names none; expected one or more")
-    return names
-
-
-def joined(patterns: Sequence[str] | None) -> str | None:
-    """Join the patterns of all `-k` into one text; `None` without any."""
-    return ",".join(patterns) if patterns else None
 
 
 def kernel_folders(
@@ -45,20 +25,16 @@ def kernel_folders(
         spec: the config.
         start: a folder of the project; `None`: the working directory.
     """
-    from bt_bench.config import read_settings
+    from bt_bench import config
 
-    if folders:
-        return list(folders)
-    if spec is not None and spec.kernels:
-        return [Path(folder) for folder in spec.kernels]
-    return list(read_settings(start or Path.cwd()).kernels)
+    return config.kernel_folders(folders, () if spec is None else spec.kernels, start)
 
 
 def reports_folder(reports: Path | None = None) -> Path:
     """Return the folder of reports: the given one, else the one in the settings, else `reports`."""
-    from bt_bench.config import read_settings
+    from bt_bench import config
 
-    return reports or read_settings(Path.cwd()).reports or Path("reports")
+    return config.reports_folder(reports)
 
 
 def latest_run(reports: Path | None = None) -> str:

@@ -230,9 +230,9 @@ def command_line() -> list[str]:
 
 def chosen_device(choice: DeviceChoice | None) -> DeviceChoice:
     """Return the device by flag or environment, else by `[tool.bt-bench]`, else `auto`."""
-    from bt_bench.config import read_settings
+    from bt_bench import config
 
-    return choice or read_settings(Path.cwd()).device or "auto"
+    return config.chosen_device(choice)
 
 
 def resolve_device(choice: DeviceChoice | None) -> DeviceKind:
@@ -262,15 +262,9 @@ def choose_variants(
         by_name: the names come from the command line. Otherwise opponents that are not available
             are left out, with a note on stderr.
     """
-    from bt_bench.protocol import load_suite
-    from bt_bench.variants import choose, find_variants
+    from bt_bench import runs
 
-    suite = load_suite(spec.suite)
-    opponents = suite.opponents(vllm_sources or ())
-    chosen, absent = opponents.expand(spec.variants, by_name=by_name)
-    for name, reason in absent.items():
-        say(f"{name} is left out: {reason}")
-    return choose(chosen, find_variants(folders, opponents=opponents, suite=suite))
+    return runs.choose_variants(spec, folders, vllm_sources or (), by_name=by_name, say=say)
 
 
 def without_opponents(spec: SweepSpec, *, by_name: bool) -> SweepSpec:

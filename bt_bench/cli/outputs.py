@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode, UsageError, listed, names_hint
+from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.base.names import FailOn
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say
@@ -124,32 +124,6 @@ def _refuse_one_place(paths: Sequence[Path]) -> None:
         taken.add(place)
 
 
-def parse_fail_on(text: str | None, default: Collection[FailOn]) -> tuple[FailOn, ...]:
-    """Return the verdicts that fail a comparison.
-
-    Raises:
-        UsageError: for an unknown verdict.
-    """
-    if text is None:
-        return tuple(default)
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if names == ["none"]:
-        return ()
-    if "none" in names:
-        raise UsageError(
-            f"--fail-on {text}: none cannot be combined with verdicts; expected one or the other"
-        )
-    known = [member.value for member in FailOn]
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"--fail-on {text}: unknown verdict {name!r}; {names_hint(name, [*known, 'none'])}"
-            )
-    if not names:
-        raise UsageError("--fail-on names nothing; expected verdicts, or none")
-    return tuple(FailOn(name) for name in names)
-
-
 def write_outputs(judged: Judged, outputs: Sequence[Output], whole: bool = False) -> None:
     """Write files first, then stdout: files are then complete whatever happens to stdout.
 
@@ -236,38 +210,14 @@ def final_code(
         require_power: also fail a gate that could not have found the slowdown it looks for.
     """
     from bt_bench.analysis import exit_code, timed_nothing
+    from bt_bench.report import not_compared_lines
 
-    code = exit_code(judged, fail_on, require_power)
-    if require_power and code is ExitCode.INCONCLUSIVE and timed_nothing(judged):
+    short = require_power and exit_code(judged, fail_on, True) is ExitCode.INCONCLUSIVE
+    if short and timed_nothing(judged):
         say("--require-power: nothing was timed, so no slowdown could have been found")
-    alike: dict[str, list[str]] = {}  # sides, by the text without them
-    for side, why in not_compared.items():
-        alike.setdefault(_not_compared_text("", why), []).append(side)
-    for sides in alike.values():
-        say(f"error: {_not_compared_text(listed(sides), not_compared[sides[0]])}")
-        if code in (ExitCode.OK, ExitCode.INCONCLUSIVE):
-            code = ExitCode.NOT_COMPARABLE
-    return code
-
-
-def _not_compared_text(side: str, why: Sequence[Judgement]) -> str:
-    from bt_bench.analysis import Cause
-
-    if not why:
-        return (
-            f"nothing of {side} could be compared: no case was measured on both sides with any of "
-            "the metrics that decide"
-        )
-    first = why[0]
-    reason = f"{first.key} {first.metric}: {first.detail}"
-    reason += f" (and {len(why) - 1} more)" if len(why) > 1 else ""
-    if any(each.cause is not Cause.TOO_FEW for each in why):
-        return f"nothing of {side} could be compared: {reason}"
-    return (
-        f"not all times of {side} could be compared: {reason}; sweep with --set plan.instances=8, "
-        "and device times with as many of plan.profile_rounds at least, or name the metrics to "
-        "compare by --metric, such as launches"
-    )
+    for line in not_compared_lines(not_compared):
+        say(f"error: {line}")
+    return exit_code(judged, fail_on, require_power, not_compared)
 
 
 def say_if_waiting(path: Path, whom: str) -> None:

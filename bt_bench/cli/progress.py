@@ -19,7 +19,7 @@ from rich.progress import Progress as RichBars
 from rich.table import Column
 
 from bt_bench.cli.exits import visible
-from bt_bench.runs import CaseReport, Progress
+from bt_bench.runs import CaseReport, Lines, Progress, replacement
 from bt_bench.worker import RoundProgress
 
 
@@ -31,7 +31,7 @@ def progress_on_stderr(run: str) -> Iterator[Progress]:
         run: name of the run, such as `sweep`.
     """
     if not sys.stderr.isatty():
-        yield Lines()
+        yield Lines(_print)
         return
     with made_bars(Console(stderr=True)) as bars:
         yield Bars(bars, run)
@@ -114,47 +114,6 @@ class TimeLeft:
         return of_unit + each * max(0, self._left - 1)
 
 
-class Lines:
-    """Progress as lines: one for each phase of the run, each stored case, and each message."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._total = 0
-        self._done = 0
-        self._unit = ""
-
-    def start(self, total: int, done: int = 0, unit: str = "") -> None:
-        """Set the number of units; prints nothing yet."""
-        self._total, self._done, self._unit = total, done, unit
-
-    def phase(self, what: str, of: str = "") -> None:
-        """Print the phase that begins; a phase of one unit is not worth a line."""
-        if not of:
-            done = f" ({self._done} of {self._total} {self._unit})" if self._total else ""
-            self.say(f"{what}{done}")
-
-    def round(self, progress: RoundProgress) -> None:
-        """Do nothing: a round is not worth a line."""
-
-    def worker_replaced(self, why: str) -> None:
-        """Print why a worker was replaced."""
-        _print(replacement(why))
-
-    def advance(self, report: CaseReport | None = None) -> None:
-        """Print how a case ended; other units are not worth a line."""
-        self._done += 1
-        if report is not None:
-            _print(f"[{self._done}/{self._total}] {self._seconds:6.1f} s  {report.text}")
-
-    def say(self, text: str) -> None:
-        """Print a message, with the time since the start."""
-        _print(f"{self._seconds:7.1f} s  {text}")
-
-    @property
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
-
-
 class Bars:
     """A bar for the run. If its units have phases, a second one for the current unit's rounds.
 
@@ -232,11 +191,6 @@ class Bars:
         if self._part is not None:
             detail = " ".join(filter(None, (self._unit, _left(self._time.seconds(of_unit)))))
             self._bars.update(self._run, detail=detail)
-
-
-def replacement(why: str) -> str:
-    """Return the message that a fresh worker takes over, with the reason."""
-    return f"bt-bench: {visible(why)}; a fresh worker takes over"
 
 
 def _print(text: str) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base import joined, names_given
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
-from bt_bench.cli.loading import joined, latest_run, names_given
+from bt_bench.cli.loading import latest_run
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.cli.options import JsonOption, recorded_option
 from bt_bench.cli.outputs import parse_outputs, write_output
@@ -92,6 +93,8 @@ def show(
     import json  # late, as `--help` needs none
 
     from bt_bench.analysis import Selection
+    from bt_bench.api.reading import read_results
+    from bt_bench.base import STDIN, like
     from bt_bench.report import print_run, render_comparison, render_run, run_json
 
     outputs = parse_outputs(formats, as_json, FORMATS)
@@ -99,7 +102,12 @@ def show(
     selects = any(given is not None for given in (select, variants, operations, formats))
     if show_profile(run, whole=whole, as_json=as_json, selects=selects):
         return ExitCode.OK
-    results = _read(run)
+    if run != STDIN and not Path(run).exists():
+        raise UsageError(
+            f"{run} does not exist; expected a run folder, a result file or a profile"
+            f"{like(Path(run))}"
+        )
+    results = read_results(run)
     selection = Selection(
         joined(select),
         names_given("--operations", operations),
@@ -135,22 +143,3 @@ def _planned_cases(folder: Path) -> int | None:
         return planned_cases(folder)
     except UsageError:
         return None
-
-
-def _read(run: str) -> list[VariantResult]:
-    """Read the results of a run folder, in the order of its config, or the result in a file."""
-    from bt_bench.base import STDIN, like
-    from bt_bench.config import planned_variants
-    from bt_bench.results import RunFolder, read_result, read_run
-
-    path = Path(run)
-    if run != STDIN and not path.exists():
-        raise UsageError(
-            f"{run} does not exist; expected a run folder, a result file or a profile{like(path)}"
-        )
-    if not path.is_dir():
-        return [read_result(run)]
-    results = read_run(RunFolder.open(path), planned_variants(path) or ())
-    if not results:
-        raise UsageError(f"{run} holds no result file; expected a run folder")
-    return results

@@ -151,20 +151,9 @@ def sweep(
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     say_begin(spec, entries)
-    from bt_bench.results import result_name
-    from bt_bench.runs import check_files, check_memory
+    from bt_bench.runs import check_memory, settle_sweep
 
-    for entry in entries:
-        result_name(entry.name)  # refuses names that would fail only when files are written
-
-    # The config in the run's folder names the variants and folders that are actually run.
-    spec = spec.model_copy(
-        update={
-            "variants": [entry.name for entry in entries],
-            "kernels": [str(folder.absolute()) for folder in folders],
-        }
-    )
-    check_files(spec)
+    spec = settle_sweep(spec, entries, folders)
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         ncu = nsight_compute_for(spec, worker.hello) if profile else None
         check_memory(spec, len(entries), worker.hello.available_bytes)

@@ -21,7 +21,7 @@ from bt_bench.config.sections import (
     validate_plan,
 )
 from bt_bench.config.select import select_cases
-from bt_bench.config.sources import read_config
+from bt_bench.config.sources import Source, read_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.config.told import ToldCase, as_written
 from bt_bench.config.validation import Vocabulary, validate
@@ -47,7 +47,7 @@ MAX_BYTES_OF_VARIANT = 256 * 2**30
 
 
 def load_config(
-    source: str | Path,
+    source: Source,
     *,
     overrides: Sequence[str] = (),
     variants: Sequence[str] | None = None,
@@ -59,7 +59,7 @@ def load_config(
     """Read, override, expand and validate a sweep config.
 
     Args:
-        source: a path, the bare name of a stock config, or `-` for stdin.
+        source: a path, the bare name of a stock config, `-` for stdin, or a mapping.
         overrides: `axis=value` or `axis=value,value,…`, as given to `--set`.
         variants: names that replace the config's. Their existence is not checked here.
         operations: names that replace the config's.

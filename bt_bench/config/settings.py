@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,30 @@ def read_settings(start: Path) -> Settings:
         if path.is_file():
             return _settings_of(path)
     return Settings()
+
+
+def reports_folder(given: Path | None = None) -> Path:
+    """Return the folder of reports: the given one, else the one in the settings, else `reports`."""
+    return given or read_settings(Path.cwd()).reports or Path("reports")
+
+
+def chosen_device(given: DeviceChoice | None = None) -> DeviceChoice:
+    """Return the device: the given one, else the one in the settings, else `auto`."""
+    return given or read_settings(Path.cwd()).device or "auto"
+
+
+def kernel_folders(
+    given: Sequence[Path] | None, of_config: Sequence[str] = (), start: Path | None = None
+) -> list[Path]:
+    """Return the folders of variants: the given ones, else the config's, else the settings'.
+
+    Args:
+        given: folders by option.
+        of_config: folders that the config names.
+        start: a folder of the project; `None`: the working directory.
+    """
+    folders = given or [Path(folder) for folder in of_config]
+    return list(folders or read_settings(start or Path.cwd()).kernels)
 
 
 def _settings_of(path: Path) -> Settings:

@@ -1,12 +1,16 @@
-"""Sources of a config: a path, the name of a stock config, or stdin."""
+"""Sources of a config: a path, the name of a stock config, a mapping, or stdin."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bt_bench.base.errors import UsageError, nearest
+from bt_bench.base.errors import UsageError, nearest, shown
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
 from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
@@ -28,22 +32,22 @@ class ConfigText:
     folder: Path
 
 
-def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText:
+Source = str | os.PathLike[str] | Mapping[str, Any]
+"""A path, the bare name of a stock config, `-` for stdin, or the config itself as a mapping."""
+
+
+def read_config(source: Source, suite: SuiteRef | None = None) -> ConfigText:
     """Read a config.
 
     Args:
-        source: a path, the bare name of a stock config, or `-` for stdin. A file that is named
-            like a stock config can be given as `./quick`. A Python file of functions stands for
-            the config with all of its cases.
+        source: a path, the bare name of a stock config, `-` for stdin, or a mapping. A file that is
+            named like a stock config can be given as `./quick`. A Python file of functions
+            stands for the config with all of its cases.
         suite: the suite with the stock configs; `None`: the default suite.
 
     Raises:
         UsageError: if there is nothing to read, or it is not text.
     """
-    if is_file_of_functions(source) and Path(source).is_file():
-        path = Path(source)
-        made = load_suite(find_suite(str(path), Path.cwd(), where="config")).own_config
-        return ConfigText(made, str(source), path.stem, path.parent)
     if source == "-":
         return ConfigText(
             _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"),
@@ -51,9 +55,35 @@ def read_config(source: str | Path, suite: SuiteRef | None = None) -> ConfigText
             "stdin",
             Path.cwd(),
         )
+    if isinstance(source, Mapping):
+        return ConfigText(_spelled(source), "<mapping>", "mapping", Path.cwd())
     path, label = _find(source, suite)
+    if is_file_of_functions(path) and path.is_file():
+        found = load_suite(find_suite(str(path), Path.cwd(), where="config"))
+        return ConfigText(found.own_config, label, path.stem, path.parent)
     text = _decoded(_read_bytes(path, label, suite), label)
     return ConfigText(text, label, path.stem, path.parent)
+
+
+def _spelled(source: Mapping[str, Any]) -> str:
+    """Return a mapping as JSON, which is YAML as well: a config has one way to be validated."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, Mapping):
+            return dict(value)
+        if hasattr(value, "tolist"):  # a number or an array of numpy
+            return value.tolist()
+        raise UsageError(
+            f"config has {shown(value)} of type {type(value).__name__}; expected numbers, texts, "
+            "paths, lists and mappings"
+        )
+
+    try:
+        return json.dumps(dict(source), default=plain, ensure_ascii=False, indent=1)
+    except (TypeError, ValueError, RecursionError) as error:  # keys, circles, depth
+        raise UsageError(f"config is no mapping that YAML can hold: {error}") from None
 
 
 def own_config(source: str, suite: SuiteRef | None = None) -> Path | None:
@@ -67,10 +97,10 @@ def own_config(source: str, suite: SuiteRef | None = None) -> Path | None:
     return None if source == "-" or is_shipped else _find(source, suite)[0]
 
 
-def _find(source: str | Path, suite: SuiteRef | None) -> tuple[Path, str]:
+def _find(source: str | os.PathLike[str], suite: SuiteRef | None) -> tuple[Path, str]:
     if isinstance(source, str) and source in stock_config_names(suite):
         return stock_config_path(source, suite), f"{source}.yaml"
-    return Path(source), str(source)
+    return Path(source), os.fspath(source)
 
 
 def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:

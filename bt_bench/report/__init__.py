@@ -8,11 +8,13 @@ from bt_bench.report.console import print_document
 from bt_bench.report.formats import (
     FORMATS,
     explanation_document,
+    not_compared_lines,
     render_table,
     step_summary,
     verdict_document,
 )
 from bt_bench.report.markdown import render_document
+from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.rendering import print_run, render_comparison, render_run
 from bt_bench.report.run.run_json import run_json
 from bt_bench.report.workload import (

@@ -1,4 +1,4 @@
-"""Results as a pandas table, for notebooks and spreadsheets."""
+"""Results and comparisons as pandas tables, for notebooks and spreadsheets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.analysis import (
+    Judged,
     interquartile_range,
     median,
     median_interval,
@@ -13,8 +14,10 @@ from bt_bench.analysis import (
     step_medians,
 )
 from bt_bench.base.errors import UsageError
+from bt_bench.report.formats.csv_format import EVIDENCE_COLUMNS, judgement_values
+from bt_bench.report.formats.json_format import FIELDS
 from bt_bench.report.run.work import ROOFLINE_FIGURES, roofline_json
-from bt_bench.results import CaseResult, Measurement, VariantResult
+from bt_bench.results import CaseResult, Measurement, VariantResult, metric_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 _IDENTITY = ("run_id", "variant", "operation", "case", "digest")
 SUMMARY_COLUMNS = (
     *_IDENTITY,
-    *("quantity", "method", "launch_path", "load", "l2", "per", "rounds", "steps"),
+    *("metric", "quantity", "method", "launch_path", "load", "l2", "per", "rounds", "steps"),
     *("median_us", "median_low_us", "median_high_us", "iqr_us", "p99_us"),
 )
 ROOFLINE_COLUMNS = (*_IDENTITY, *ROOFLINE_FIGURES)
@@ -45,7 +48,17 @@ def summary_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
         for measurement in case.measurements
         if any(measurement.samples)
     ]
-    return _frame("summary_frame", rows, SUMMARY_COLUMNS)
+    return _frame("to_pandas", rows, SUMMARY_COLUMNS)
+
+
+def judged_frame(judged: Judged) -> pd.DataFrame:
+    """Return a table with a row per judgement, in the columns of the format `csv`.
+
+    Raises:
+        UsageError: if pandas is not installed.
+    """
+    rows = [judgement_values(judgement) for judgement in judged.judgements]
+    return _frame("to_pandas", rows, [*FIELDS, *EVIDENCE_COLUMNS])
 
 
 def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
@@ -67,7 +80,7 @@ def roofline_frame(results: Sequence[VariantResult]) -> pd.DataFrame:
     return _frame("roofline_frame", rows, ROOFLINE_COLUMNS)
 
 
-def _frame(name: str, rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def _frame(name: str, rows: list[Any], columns: Sequence[str]) -> pd.DataFrame:
     """Return the rows with these columns; `name` is the calling function, for messages."""
     try:
         import pandas as pd
@@ -95,6 +108,7 @@ def _summarize(result: VariantResult, case: CaseResult, measurement: Measurement
     values = first if one_step else step_medians(measurement.samples)
     interval = median_interval(values) if one_step else None
     return _identity(result, case) | {
+        "metric": metric_of(measurement.series).name,
         "quantity": measurement.quantity.value,
         "method": measurement.method.value,
         "launch_path": measurement.launch_path.value,

@@ -41,8 +41,14 @@ from bt_bench.runs.gate.trees import (
     working_tree,
 )
 from bt_bench.runs.gate.wanted import choose_metrics
-from bt_bench.runs.preflight import check_files, check_memory, check_resumable
-from bt_bench.runs.progress import CaseReport, Progress
+from bt_bench.runs.preflight import (
+    check_files,
+    check_memory,
+    check_resumable,
+    choose_variants,
+    settle_sweep,
+)
+from bt_bench.runs.progress import CaseReport, Lines, Progress, replacement
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
 from bt_bench.runs.selfcheck.resampled import RecordedPopulation

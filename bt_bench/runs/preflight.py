@@ -1,8 +1,8 @@
-"""Checks before a sweep starts: memory, a run to resume, and the files of workloads."""
+"""Choices and checks before a sweep starts: variants, memory, a run to resume, files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bt_bench.base import format_bytes
@@ -16,13 +16,64 @@ from bt_bench.results import (
     VariantResult,
     helper_differences,
     read_run,
+    result_name,
 )
-from bt_bench.variants import VariantEntry
+from bt_bench.variants import VariantEntry, choose, find_variants
 
 # An instance of a variant holds its tensors and a copy of them from before the first step.
 COPIES_PER_INSTANCE = 2
 # A check also holds the reference and the expected buffers, both in int64.
 COPIES_OF_REFERENCE = 4
+
+
+def choose_variants(
+    spec: SweepSpec,
+    folders: Sequence[Path],
+    vllm_sources: Sequence[Path] = (),
+    *,
+    by_name: bool,
+    say: Callable[[str], None],
+) -> list[VariantEntry]:
+    """Return the variant files of a config, without running any.
+
+    Args:
+        spec: the config, with names from it or from options.
+        folders: folders of variant files.
+        vllm_sources: unpacked wheels for variants that wrap vLLM.
+        by_name: the names come from options. Otherwise unavailable opponents are left out.
+        say: receives a line for each of these.
+    """
+    suite = load_suite(spec.suite)
+    opponents = suite.opponents(vllm_sources)
+    chosen, absent = opponents.expand(spec.variants, by_name=by_name)
+    for name, reason in absent.items():
+        say(f"{name} is left out: {reason}")
+    return choose(chosen, find_variants(folders, opponents=opponents, suite=suite))
+
+
+def settle_sweep(
+    spec: SweepSpec, entries: Sequence[VariantEntry], folders: Sequence[Path]
+) -> SweepSpec:
+    """Check names and files of a sweep, and return its config as it is run.
+
+    Args:
+        spec: the config as loaded.
+        entries: the variants that are run.
+        folders: the folders of variant files.
+
+    Raises:
+        UsageError: for a variant whose name cannot name a file, and as `check_files` does.
+    """
+    for entry in entries:
+        result_name(entry.name)  # or it would fail only when files are written
+    settled = spec.model_copy(
+        update={
+            "variants": [entry.name for entry in entries],
+            "kernels": [str(folder.absolute()) for folder in folders],
+        }
+    )
+    check_files(settled)
+    return settled
 
 
 def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
@@ -59,6 +110,7 @@ def check_resumable(
     Raises:
         UsageError: naming the difference.
     """
+    folder.refuse_packed()
     earlier = read_run(folder)
     suite = info_of(load_suite(spec.suite))
     sources = {entry.name: entry.source_sha256() for entry in entries}

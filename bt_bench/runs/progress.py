@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bt_bench.base import one_line
 from bt_bench.results import StopReason
-from bt_bench.worker import Watcher
+from bt_bench.worker import RoundProgress, Watcher
 
 _STOPPED = {
     StopReason.PRECISE: "precise",
@@ -86,3 +88,54 @@ class Progress(Watcher, Protocol):
     def say(self, text: str) -> None:
         """Report a message."""
         ...
+
+
+class Lines:
+    """Progress as lines: one for each phase of the run, each stored case, and each message.
+
+    Args:
+        write: receives each line.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._started = time.monotonic()
+        self._total = 0
+        self._done = 0
+        self._unit = ""
+
+    def start(self, total: int, done: int = 0, unit: str = "") -> None:
+        """Set the number of units; prints nothing yet."""
+        self._total, self._done, self._unit = total, done, unit
+
+    def phase(self, what: str, of: str = "") -> None:
+        """Print the phase that begins; a phase of one unit is not worth a line."""
+        if not of:
+            done = f" ({self._done} of {self._total} {self._unit})" if self._total else ""
+            self.say(f"{what}{done}")
+
+    def round(self, progress: RoundProgress) -> None:
+        """Do nothing: a round is not worth a line."""
+
+    def worker_replaced(self, why: str) -> None:
+        """Print why a worker was replaced."""
+        self._write(replacement(why))
+
+    def advance(self, report: CaseReport | None = None) -> None:
+        """Print how a case ended; other units are not worth a line."""
+        self._done += 1
+        if report is not None:
+            self._write(f"[{self._done}/{self._total}] {self._seconds:6.1f} s  {report.text}")
+
+    def say(self, text: str) -> None:
+        """Print a message, with the time since the start."""
+        self._write(f"{self._seconds:7.1f} s  {text}")
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+
+def replacement(why: str) -> str:
+    """Return the message that a fresh worker takes over, with the reason."""
+    return f"bt-bench: {one_line(why)}; a fresh worker takes over"

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["PAD_SLOT_ID", "BlockTables", "TableLayout"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import torch and triton only when `BlockTables` is requested."""
-    if name == "BlockTables":
-        from bt_kernels.engines import BlockTables
+if not TYPE_CHECKING:  # or every misspelt name would have a type
 
-        return BlockTables
-    raise AttributeError(f"module 'bt_kernels' has no attribute {name!r}")
+    def __getattr__(name: str) -> type:
+        """Import torch and triton only when `BlockTables` is requested."""
+        if name == "BlockTables":
+            from bt_kernels.engines import BlockTables
+
+            return BlockTables
+        raise AttributeError(f"module 'bt_kernels' has no attribute {name!r}")

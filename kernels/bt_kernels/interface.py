@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bt_kernels.layout import TableLayout
@@ -43,7 +45,7 @@ class TableState:
     block_tables: list[torch.Tensor]
     input_block_tables: list[torch.Tensor]
     slot_mappings: torch.Tensor
-    num_blocks: np.ndarray
+    num_blocks: npt.NDArray[np.integer[Any]]
     num_dirty_rows: int
 
 
@@ -92,7 +94,7 @@ class BlockTableOperations(ABC):
     block_tables: list[torch.Tensor]
     input_block_tables: list[torch.Tensor]
     slot_mappings: torch.Tensor
-    num_blocks: np.ndarray
+    num_blocks: npt.NDArray[np.integer[Any]]
     num_dirty_rows: int
 
     @abstractmethod

@@ -30,7 +30,7 @@ from support.factories import (
     make_rounds,
 )
 
-from bt_bench import analysis
+from bt_bench.api import comparing
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.reading import read_result
 from bt_bench.results.files.writing import ResultWriter, write_result
@@ -501,14 +501,14 @@ def test_what_is_stored_is_what_was_compared(
 ) -> None:
     old, new = write("a", "fused", [timed(50.0)]), write("b", "fused", [timed(50.0, seed=1)])
     slow = write("c", "fused", [timed(90.0)]).read_text()
-    match = analysis.match_sides
+    match = comparing.match_sides
 
     def then_changed(*arguments: Any) -> Any:
         matched = match(*arguments)
         new.write_text(slow)
         return matched
 
-    monkeypatch.setattr(analysis, "match_sides", then_changed)
+    monkeypatch.setattr(comparing, "match_sides", then_changed)
     outcome = run("compare", new, old, "--save-baseline", "main")
     assert outcome.code == 2
     assert f"{new} has changed since it was read for this comparison" in outcome.err

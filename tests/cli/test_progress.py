@@ -1,4 +1,4 @@
-"""Progress of sweeps and gates, as lines and as bars."""
+"""Progress of sweeps and gates as bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.console import Console
 
 from bt_bench.cli.progress import (
     Bars,
-    Lines,
     TimeLeft,
     made_bars,
     told_on_stderr,
@@ -20,39 +19,6 @@ from bt_bench.runs.progress import CaseReport
 from bt_bench.worker.tasks.outcome import RoundProgress
 
 PRECISE = CaseReport("step/one", [], [], 96, StopReason.PRECISE, 0.841)
-
-
-def test_lines_go_on_where_a_run_was_interrupted(capsys):
-    lines = Lines()
-    lines.start(4, done=2)
-    lines.phase("checking", "one")
-    lines.round(RoundProgress(1, 96))
-    lines.worker_replaced("while measured: the worker was ended by SIGKILL")
-    lines.advance(PRECISE)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    replaced, case = captured.err.splitlines()
-    assert replaced == (
-        "bt-bench: while measured: the worker was ended by SIGKILL; a fresh worker takes over"
-    )
-    assert case.startswith("[3/4]    0.0 s  step/one: ok, 96 rounds (precise)")
-
-
-def test_lines_of_a_gate_say_what_begins_and_what_is_known_but_not_each_process(capsys):
-    lines = Lines()
-    lines.phase("importing the variants")
-    lines.start(36, unit="processes")
-    lines.phase("setting up 3 processes")
-    for _ in range(3):
-        lines.advance()
-    lines.phase("timing")
-    lines.say("after 12 rounds: 1 SAME")
-    assert re.sub(r" +\d\.\d s  ", "", capsys.readouterr().err).splitlines() == [
-        "importing the variants",
-        "setting up 3 processes (0 of 36 processes)",
-        "timing (3 of 36 processes)",
-        "after 12 rounds: 1 SAME",
-    ]
 
 
 def test_time_left_follows_from_the_cases_that_are_done():

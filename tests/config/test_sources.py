@@ -7,6 +7,7 @@ import sys
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bt_bench.base.errors import UsageError
@@ -32,6 +33,17 @@ def test_missing(folder):
         "my.yaml: no such file; expected a YAML file, '-' for stdin, or a stock config: "
         "azure_code, azure_conv, features, origin, production, quick, shapes"
     )
+
+
+def test_a_mapping_is_what_a_file_would_be(folder):
+    """Numbers of numpy and paths, too; paths in it are relative to the working directory."""
+    Path("variants").mkdir()
+    case = {"name": "a", "requests": np.int64(1), "product": {"tokens": np.array([2, 3])}}
+    given = load_config({"name": "my", "kernels": [Path("variants")], "cases": [case]})
+    Path("my.yaml").write_text(
+        "{kernels: [variants], cases: [{name: a, requests: 1, product: {tokens: [2, 3]}}]}"
+    )
+    assert given == load_config("my.yaml") == load_config(Path("my.yaml"))
 
 
 def test_missing_and_nearly_a_stock_config(folder):

@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -134,14 +134,11 @@ class InProcess:
 _command = cache(get_command)  # it is the same each time, and making it takes as long as a test
 
 
-def run(
-    *arguments: object, stdin: str | None = None, checks: Sequence[str] | None = ("corners",)
-) -> Outcome:
-    """Runs a command in this process, without a worker.
+@contextmanager
+def without_worker(checks: Sequence[str] | None = ("corners",)) -> Iterator[None]:
+    """Lets what needs a worker do its work here.
 
     Args:
-        arguments: as typed, without `bt-bench`.
-        stdin: what the command reads.
         checks: the conformance workloads that variants are checked on; `None` for all, which take
             seconds per variant.
     """
@@ -156,10 +153,23 @@ def run(
         forked_suites(),
         # Here it would see the threads of other tests, and it waits before and after each task.
         patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
-        patch("typer.testing._get_command", _command),
         patch("bt_bench.worker.Supervisor", InProcess),
         patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),
     ):
+        yield
+
+
+def run(
+    *arguments: object, stdin: str | None = None, checks: Sequence[str] | None = ("corners",)
+) -> Outcome:
+    """Runs a command in this process, without a worker.
+
+    Args:
+        arguments: as typed, without `bt-bench`.
+        stdin: what the command reads.
+        checks: see `without_worker`.
+    """
+    with without_worker(checks), patch("typer.testing._get_command", _command):
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 

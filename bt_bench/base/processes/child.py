@@ -13,6 +13,7 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
 
 from bt_bench.base.processes.data import pack, unpack
@@ -54,7 +55,7 @@ class Child:
         self._process: BaseProcess = CONTEXT.Process(
             target=_begin, args=(target, theirs, args), name=f"bt-bench {name}", daemon=True
         )
-        with _ctrl_c_held_back(), marked() as self._mark:
+        with _ctrl_c_held_back(), _without_main(), marked() as self._mark:
             self._process.start()
         theirs.close()  # or the end of the connection would not be noticed here
 
@@ -196,6 +197,20 @@ def _ctrl_c_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a process that starts from importing the script or notebook that runs here.
+
+    `multiprocessing` would run a user's script a second time there, with all that it imports.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")  # without a file, like that of `python -c`
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _begin(target: Callable[..., None], connection: Connection, args: tuple[Any, ...]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.base.errors import ExitCode, UsageError
-from bt_bench.base.names import MOST_ROUNDS, resolved
+from bt_bench.base.names import MOST_ROUNDS, parse_fail_on, resolved
 from bt_bench.cli import completion
 from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
@@ -37,7 +37,6 @@ from bt_bench.cli.outputs import (
     AllowPartialOption,
     FailOnOption,
     FormatOption,
-    parse_fail_on,
     parse_outputs,
 )
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bt_bench.base import names_given
 from bt_bench.base.errors import ExitCode, UsageError, names_hint
 from bt_bench.cli import completion
-from bt_bench.cli.loading import kernel_folders, load_spec, names_given
+from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
     ConfigArgument,
     DeviceOption,

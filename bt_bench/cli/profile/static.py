@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bt_bench.base import packed_or_not
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
@@ -87,7 +88,7 @@ def read_profile(path: Path) -> StaticCensus:
     """
     from bt_bench.results import read_census
 
-    file = path / CENSUS_NAME if path.is_dir() else path
+    file = packed_or_not(path / CENSUS_NAME) if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise UsageError(
             f"--against {path} has no {CENSUS_NAME}; expected the folder of a profile by --tool "

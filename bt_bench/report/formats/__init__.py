@@ -16,9 +16,17 @@ from bt_bench.report.formats.html_format import render_html_fragment
 from bt_bench.report.formats.json_format import render_json
 from bt_bench.report.formats.junit_format import render_junit
 from bt_bench.report.formats.md_format import render_md
+from bt_bench.report.formats.phrases import not_compared_lines
 from bt_bench.report.formats.table_format import render_table, verdict_document
 
-__all__ = ["FORMATS", "explanation_document", "render_table", "step_summary", "verdict_document"]
+__all__ = [
+    "FORMATS",
+    "explanation_document",
+    "not_compared_lines",
+    "render_table",
+    "step_summary",
+    "verdict_document",
+]
 
 FORMATS: dict[str, Callable[[Judged], str]] = {
     "table": render_table,

@@ -43,15 +43,18 @@ def render_csv(judged: Judged) -> str:
     stream = StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow([*FIELDS, *EVIDENCE_COLUMNS, WARNINGS_COLUMN])
-    writer.writerows([*_row(judgement), warnings] for judgement in judged.judgements)
+    rows = (map(_cell, judgement_values(judgement)) for judgement in judged.judgements)
+    writer.writerows([*row, warnings] for row in rows)
     return stream.getvalue()
 
 
-def _row(judgement: Judgement) -> list[str]:
+def judgement_values(judgement: Judgement) -> list[Value]:
+    """Return the values of a judgement, in the order of `FIELDS` and `EVIDENCE_COLUMNS`."""
     values = [getattr(judgement, name) for name in FIELDS]
     evidence = judgement.evidence
     values += [None] * len(EVIDENCE_COLUMNS) if evidence is None else _read_evidence(evidence)
-    return list(map(_cell, values))
+    # As plain text, also operations and verdicts.
+    return [str(value) if isinstance(value, str) else value for value in values]
 
 
 def _cell(value: Value) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bt_bench.analysis import Judgement, Verdict
+from bt_bench.analysis import Cause, Judgement, Verdict
 from bt_bench.base import format_share
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
@@ -106,3 +106,33 @@ def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
         over = f", {count} cases" if count > 1 else ""
         against = f", against {clean(base)}" if several else ""
         yield f"{clean(operation)}{over}{against}: {sentence(clean(other), judged, count)}"
+
+
+def not_compared_lines(not_compared: Mapping[str, Sequence[Judgement]]) -> list[str]:
+    """Return a line for sides of which too little was compared; alike ones share one.
+
+    Args:
+        not_compared: by side, the judgements that explain it; see `bt_bench.analysis.not_compared`.
+    """
+    alike: dict[str, list[str]] = {}  # sides, by the line without them
+    for side, why in not_compared.items():
+        alike.setdefault(_not_compared_line("", why), []).append(side)
+    return [_not_compared_line(listed(sides), not_compared[sides[0]]) for sides in alike.values()]
+
+
+def _not_compared_line(side: str, why: Sequence[Judgement]) -> str:
+    if not why:
+        return (
+            f"nothing of {side} could be compared: no case was measured on both sides with any of "
+            "the metrics that decide"
+        )
+    first = why[0]
+    reason = f"{first.key} {first.metric}: {first.detail}"
+    reason += f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+    if any(each.cause is not Cause.TOO_FEW for each in why):
+        return f"nothing of {side} could be compared: {reason}"
+    return (
+        f"not all times of {side} could be compared: {reason}; sweep with --set plan.instances=8, "
+        "and device times with as many of plan.profile_rounds at least, or name the metrics to "
+        "compare by --metric, such as launches"
+    )

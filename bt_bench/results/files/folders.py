@@ -141,11 +141,6 @@ class RunFolder:
             status = path.lstat()
             if ours and not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"cannot write {path}: {refusal_of(status)}")
-            if _is_result(path) and path != unpacked_path(path):
-                raise UsageError(
-                    f"cannot continue the run of {path}, which is packed; unpack it, as by "
-                    f"`xz -d` or `gzip -d`"
-                )
 
     @property
     def comparison_path(self) -> Path:
@@ -165,7 +160,20 @@ class RunFolder:
 
         Temporary files of killed processes are not among them.
         """
-        return sorted(filter(_is_result, self.path.iterdir()))
+        return sorted(filter(_is_result, self.path.glob("*")))
+
+    def refuse_packed(self) -> None:
+        """Refuse a run that is to be continued if a result of it is packed.
+
+        Raises:
+            UsageError: naming the first one.
+        """
+        for path in self.result_paths():
+            if path != unpacked_path(path):
+                raise UsageError(
+                    f"cannot continue the run of {path}, which is packed; unpack it first, by "
+                    "`xz -d` or `gzip -d`"
+                )
 
 
 def _make_folder(path: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bt_bench.base import STDIN, compact_json, limited, no_collection, open_own
+from bt_bench.base import STDIN, compact_json, limited, no_collection, open_own, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.invalid import repeated_key
 from bt_bench.results.run.case import CaseResult
@@ -37,7 +37,8 @@ def stale_journal(path: Path | str) -> str:
 
 
 def journal_beside(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(RESULT_SUFFIX) + JOURNAL_SUFFIX)
+    name = unpacked_path(path).name.removesuffix(RESULT_SUFFIX)
+    return path.with_name(name + JOURNAL_SUFFIX)
 
 
 def journal_header(result: VariantResult) -> bytes:

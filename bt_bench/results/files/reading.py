@@ -179,9 +179,10 @@ def read_run_with(
                 f"{path} holds the results of variant {variant!r}; expected them in {variant}.json"
             )
         if variant in results:
+            others = (other for other in run.result_paths() if other != path)
+            other = next(each for each in others if unpacked_path(each) == unpacked_path(path))
             raise UsageError(
-                f"{run.path} holds the results of variant {variant!r} packed and unpacked; "
-                "expected one file of each variant"
+                f"{other} and {path} both hold the results of variant {variant!r}; delete one"
             )
         results[variant] = result
     return in_order([results[name] for name in sorted(results)], variant_of, order)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from bt_bench.base import read_text, unpacked_path
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import is_regular
 from bt_bench.results import CONFIG_NAME, NCU_REPORT_NAME
 from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
@@ -235,11 +237,18 @@ class Comparison:
 
 def _is_result(path: Path) -> bool:
     """Return whether a regular file is a result: by its name, or a variant's result of a run."""
-    if path.suffix != ".json":
+    name = unpacked_path(path).name
+    if not name.endswith(".json"):
         return False
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    return (_VERSION if path.name in _DOCUMENTS else _OF_A_RUN).match(head) is not None
+    if path.name == name:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    else:
+        try:
+            head = read_text(path, str(path)).encode()[:_HEAD_BYTES]
+        except UsageError:
+            return False
+    return (_VERSION if name in _DOCUMENTS else _OF_A_RUN).match(head) is not None
 
 
 def _with_folders(names: Iterable[str]) -> set[str]:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from bt_kernels import launches
 from bt_kernels.layout import INT32_MAX
-from bt_kernels.staging import CAPTURED_HEADER, RECORD_FIELDS, CapturedBuffer, StagedWrites
+from bt_kernels.staging import CAPTURED_HEADER, RECORD_FIELDS, CapturedBuffer
 
 if TYPE_CHECKING:
     import torch
 
     from bt_kernels.launches import Place
+    from bt_kernels.staging import AnyStagedWrites
 
 
 class Replayed(launches.Tables, Protocol):
@@ -54,12 +55,12 @@ class CapturedWrites:
         launches.apply_captured(tables, self._buffer.tensor)
         self._buffer.note_reader()
 
-    def has_room(self, staged: StagedWrites) -> bool:
+    def has_room(self, staged: AnyStagedWrites) -> bool:
         """Return whether the staged writes fit into the buffer."""
         size = CAPTURED_HEADER + RECORD_FIELDS * staged.num_records + staged.num_ids
         return size <= self._buffer.tensor.numel()
 
-    def publish(self, tables: Replayed, staged: StagedWrites) -> None:
+    def publish(self, tables: Replayed, staged: AnyStagedWrites) -> None:
         """Fill the buffer for the next replay, once the last one has read it.
 
         An earlier publication that was never replayed is applied first.

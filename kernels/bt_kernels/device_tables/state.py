@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bt_kernels import launches
@@ -14,9 +14,9 @@ from bt_kernels.device_code import DESCRIPTOR_FIELDS, NUM_ROWS
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
-from bt_kernels.launches import Place
+from bt_kernels.launches import LaunchFunction, Place
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
-from bt_kernels.staging import RECORD_FIELDS, HostRing, StagedWrites, staged_writes
+from bt_kernels.staging import RECORD_FIELDS, AnyStagedWrites, HostRing, staged_writes
 
 # Room in a host buffer for a record and a block id per row of each group.
 RECORD_ROOM = RECORD_FIELDS + 1
@@ -31,7 +31,7 @@ _KEPT_VIEWS = 256
 class _Launches:
     """Launch functions by launch path, and the path that is in use."""
 
-    by_path: dict[str, Callable[..., None]]
+    by_path: dict[str, LaunchFunction]
     chosen: str = JIT
 
 
@@ -63,6 +63,7 @@ class DeviceState(BlockTableOperations):
     """
 
     native: bool = True
+    num_blocks: npt.NDArray[np.int32]
     _redirects = False
 
     def __init__(
@@ -102,7 +103,7 @@ class DeviceState(BlockTableOperations):
         self.descriptors = self._describe_groups().to(self.device)
         self._make_views()
 
-    def _stage_in(self, staged: StagedWrites) -> None:
+    def _stage_in(self, staged: AnyStagedWrites) -> None:
         """Stage writes in this object from now on."""
         self._staged = staged
 
@@ -111,7 +112,7 @@ class DeviceState(BlockTableOperations):
         """Return whether kernels run on a GPU."""
         return self.device.type == "cuda" and launches.COMPILES
 
-    @property  # type: ignore[override]
+    @property
     def redirect_writes_to_null_block(self) -> bool:
         """See `BlockTableOperations`."""
         return self._redirects
@@ -123,7 +124,7 @@ class DeviceState(BlockTableOperations):
             self._staged.redirects = redirect
 
     @property
-    def launch_paths(self) -> tuple[str, ...]:
+    def launch_paths(self) -> tuple[str, ...]:  # type: ignore[override]  # not to be set
         """Launch paths that work here; only Triton's call if kernels are interpreted."""
         return tuple(self._launches.by_path)
 
@@ -246,9 +247,9 @@ class DeviceState(BlockTableOperations):
         )
         self._views_of_slots = lru_cache(_KEPT_VIEWS)(lambda num_tokens: slots[:, :num_tokens])
 
-    def _make_launches(self) -> dict[str, Callable[..., None]]:
+    def _make_launches(self) -> dict[str, LaunchFunction]:
         """Return launch functions by launch path."""
-        ways: dict[str, Callable[..., None]] = {JIT: launches.jit_launches(self.place)}
+        ways: dict[str, LaunchFunction] = {JIT: launches.jit_launches(self.place)}
         if self._on_gpu:
             ways[COMPILED] = launches.CompiledLaunches(self.place)
         if self.place.launcher is not None:

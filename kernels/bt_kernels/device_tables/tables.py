@@ -18,7 +18,13 @@ from bt_kernels.device_tables.checked import CheckedState
 from bt_kernels.device_tables.state import RECORD_ROOM
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
-from bt_kernels.staging import RECORD_FIELDS, StagedWrites, refuse_append, refuse_append_many
+from bt_kernels.staging import (
+    RECORD_FIELDS,
+    AnyStagedWrites,
+    StagedWrites,
+    refuse_append,
+    refuse_append_many,
+)
 
 
 class DeviceBlockTables(CheckedState):
@@ -44,7 +50,7 @@ class DeviceBlockTables(CheckedState):
         if not self._staged.append(req_index, new_block_ids, overwrite, redirect):
             refuse_append(self.layout, self.num_blocks, req_index, new_block_ids, overwrite)
 
-    def _stage_in(self, staged: StagedWrites) -> None:
+    def _stage_in(self, staged: AnyStagedWrites) -> None:
         """Stage writes in this object; if it is in C, expose its append methods as this object's.
 
         An engine calls them for each request or step, and a Python function on the way would take
@@ -61,7 +67,7 @@ class DeviceBlockTables(CheckedState):
                 setattr(self, name, getattr(staged, in_c))
             elif own and isinstance(getattr(self, name), BuiltinMethodType):  # of an earlier object
                 delattr(self, name)
-        if hasattr(staged, "append_block_ids"):
+        if not isinstance(staged, StagedWrites):  # in C
             staged.redirects = self._redirects
             staged.refuse = partial(refuse_append, self.layout, self.num_blocks)
             staged.refuse_many = partial(refuse_append_many, self.layout, self.num_blocks)

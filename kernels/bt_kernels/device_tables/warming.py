@@ -12,6 +12,7 @@ import torch
 from bt_kernels.launches import NUM_WARPS
 
 if TYPE_CHECKING:
+    from bt_kernels.launches import Grid
     from bt_kernels.layout import TableLayout
 
 # Compiling releases Python's lock only at times, so more threads than this wait for each other.
@@ -39,7 +40,7 @@ class NotedLaunches:
     def launch(
         self,
         kernel: Any,
-        _grid: tuple[int, int, int],
+        _grid: Grid,
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
         inputs: tuple[torch.Tensor | None, ...],

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bt_kernels import native
 from bt_kernels.device_tables import CapturedStep
 from bt_kernels.layout import TableLayout
 from bt_kernels.variants import fused, one_launch
+
+_Option = TypeVar("_Option", bool, int)
+
+_Counts: TypeAlias = "npt.NDArray[np.int32]"
 
 
 @dataclass
@@ -41,7 +47,7 @@ class NumBlocks:
         gpu: the same on the device, including all applied writes.
     """
 
-    np: np.ndarray
+    np: _Counts
     gpu: torch.Tensor
 
 
@@ -339,7 +345,7 @@ def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:
     return one_launch.Variant
 
 
-def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
+def _per_group(values: Sequence[_Option], num_groups: int) -> tuple[_Option, ...]:
     """Check that there is one option per group; an empty sequence is not a default here."""
     if len(values) != num_groups:
         raise ValueError(
@@ -348,7 +354,7 @@ def _per_group(values: Sequence[int], num_groups: int) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _read_only(values: np.ndarray) -> np.ndarray:
+def _read_only(values: _Counts) -> _Counts:
     """Return a read-only view, since changes on the host would not reach the device."""
     view = values.view()
     view.flags.writeable = False

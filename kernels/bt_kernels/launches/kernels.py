@@ -9,7 +9,6 @@ have 128 elements: most are a few block ids, and a chunk of 2048 tokens has 128.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bt_kernels.device_code import (
@@ -28,8 +27,10 @@ from bt_kernels.layout import PAD_SLOT_ID
 if TYPE_CHECKING:
     import torch
 
+    from bt_kernels.launches.paths import Grid, LaunchFunction
     from bt_kernels.launches.place import Place
     from bt_kernels.layout import TableLayout
+
 WRITE_BLOCK = 128
 ROW_BLOCK = 1024
 _WRITE_CONSTANTS = (WRITE_BLOCK,)
@@ -46,10 +47,14 @@ class Tables(Protocol):
     layout: TableLayout
     descriptors: torch.Tensor
     sharded: bool
-    launch: Callable[..., Any]
+
+    @property
+    def launch(self) -> LaunchFunction:
+        """The launch path in use."""
+        ...
 
 
-def jit_launches(place: Place) -> Callable[..., Any]:
+def jit_launches(place: Place) -> LaunchFunction:
     """Return `launch_jit` for the device of a place, whatever device is current."""
     if place.index is None:
         return launch_jit
@@ -57,7 +62,7 @@ def jit_launches(place: Place) -> Callable[..., Any]:
 
     def launch(
         kernel: Any,
-        grid: tuple[int, int, int],
+        grid: Grid,
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
         inputs: tuple[torch.Tensor | None, ...],

@@ -7,8 +7,7 @@ stream, whatever device is current.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import triton
 
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     import torch
 
     from bt_kernels.launches.place import Place
+    from bt_kernels.native.launcher import Launch
+
+Grid: TypeAlias = "tuple[int, int, int]"
+"""Programs in each dimension."""
 
 NUM_WARPS = 4  # Triton's own choice
 
@@ -31,9 +34,26 @@ COMPILES: bool = isinstance(apply_writes_kernel, triton.JITFunction)
 """Whether kernels are compiled in this process, rather than interpreted."""
 
 
+class LaunchFunction(Protocol):
+    """A function that launches like `launch_jit`. Kernels are `Any`: Triton ships no types."""
+
+    def __call__(
+        self,
+        kernel: Any,
+        grid: Grid,
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        inputs: tuple[torch.Tensor | None, ...],
+        num_warps: int = ...,
+        /,
+    ) -> object:
+        """Launch once; arguments as in `launch_jit`."""
+        ...
+
+
 def launch_jit(
     kernel: Any,
-    grid: tuple[int, int, int],
+    grid: Grid,
     arguments: tuple[Any, ...],
     constants: tuple[Any, ...],
     _inputs: tuple[torch.Tensor | None, ...],
@@ -76,7 +96,7 @@ class CompiledLaunches:
     def __call__(
         self,
         kernel: Any,
-        grid: tuple[int, int, int],
+        grid: Grid,
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
         inputs: tuple[torch.Tensor | None, ...],
@@ -107,12 +127,12 @@ class DirectLaunches:
         self._place = place
         self._index = place.index
         self._current_stream = triton.runtime.driver.active.get_current_stream
-        self._kept: dict[tuple[Any, ...], Callable[..., None]] = {}
+        self._kept: dict[tuple[Any, ...], Callable[[int, Grid, tuple[Any, ...]], None]] = {}
 
     def __call__(
         self,
         kernel: Any,
-        grid: tuple[int, int, int],
+        grid: Grid,
         arguments: tuple[Any, ...],
         constants: tuple[Any, ...],
         inputs: tuple[torch.Tensor | None, ...],
@@ -130,7 +150,7 @@ class DirectLaunches:
 
     def _keep(
         self, handle: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]
-    ) -> Callable[..., None]:
+    ) -> Callable[[int, Grid, tuple[Any, ...]], None]:
         num_arguments = sum(argument is not None for argument in arguments)
         launch = direct_launch(self._place, handle, num_arguments)
         if launch is not None:
@@ -143,7 +163,7 @@ class DirectLaunches:
 _ATTRIBUTES = (("num_ctas", 1), ("launch_cooperative_grid", False), ("launch_pdl", False))
 
 
-def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[..., None] | None:
+def direct_launch(place: Place, handle: Any, num_arguments: int) -> Launch | None:
     """Return a compiled kernel as a callable that takes stream, grid and arguments.
 
     Args:
@@ -164,7 +184,9 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
         return None
     if sum(_num_parameters(kind) for kind in handle.src.signature.values()) != num_arguments:
         return None
-    launch: Callable[..., None] = place.launcher.Launch(
+    assert place.launcher is not None
+    assert place.native is not None
+    return place.launcher.Launch(
         owner=handle,
         function=handle.function,
         device=place.native,
@@ -172,18 +194,18 @@ def direct_launch(place: Place, handle: Any, num_arguments: int) -> Callable[...
         shared=metadata.shared,
         num_arguments=num_arguments,
     )
-    return launch
 
 
 def direct_replay(place: Place, graph: torch.cuda.CUDAGraph) -> Callable[[], None]:
     """Return a function that replays a captured graph on its device, by the driver if possible."""
-    if place.native is None or not hasattr(graph, "raw_cuda_graph_exec"):
+    device = place.native
+    if device is None or not hasattr(graph, "raw_cuda_graph_exec"):
         return graph.replay
     current_stream = triton.runtime.driver.active.get_current_stream
     executable = graph.raw_cuda_graph_exec()
 
     def replay(_graph: torch.cuda.CUDAGraph = graph) -> None:  # keeps the graph alive
-        place.native.replay(executable, current_stream(place.index))
+        device.replay(executable, current_stream(place.index))
 
     return replay
 
@@ -213,7 +235,7 @@ def require_driver() -> None:
         ) from None
 
 
-def find_launcher() -> ModuleType | None:
+def find_launcher() -> native.Launcher | None:
     """Return the compiled module `launcher`, if it is available and the driver supports it."""
     return None if native.why_not_direct() is not None else native.load("launcher")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import triton
+
+if TYPE_CHECKING:
+    from bt_kernels.native import Launcher
+    from bt_kernels.native.launcher import Device
 
 _Result = TypeVar("_Result")
 
@@ -34,11 +37,13 @@ class Place:
             it is not a CUDA device. Raises `RuntimeError` when the driver cannot determine it.
     """
 
-    def __init__(self, device: torch.device, launcher: ModuleType | None = None) -> None:
+    def __init__(self, device: torch.device, launcher: Launcher | None = None) -> None:
         self.device = device
-        self.launcher: Any = launcher
+        self.launcher = launcher
         self.index = device.index if device.type == "cuda" else None
-        self.native: Any = None if launcher is None else launcher.Device(self.index)
+        self.native: Device | None = (
+            None if launcher is None else launcher.Device(cast("int", self.index))
+        )
         # Both are called several times in a step, so each is chosen once, as a function.
         self.is_current: Callable[[], bool] = self._find_is_current()
         self.is_capturing: Callable[[], bool] = self._find_is_capturing()
@@ -47,8 +52,7 @@ class Place:
         if self.index is None:
             return lambda: True
         if self.native is not None:
-            is_current: Callable[[], bool] = self.native.is_current
-            return is_current
+            return self.native.is_current
         # Not `torch.cuda.current_device`, which is several times slower.
         find_current, index = torch._C._cuda_getDevice, self.index
         return lambda: find_current() == index

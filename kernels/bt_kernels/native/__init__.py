@@ -16,6 +16,10 @@ from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+if TYPE_CHECKING:
+    from bt_kernels.native import launcher, staged  # the stubs beside the sources in C
 
 SWITCH = "BT_KERNELS_NATIVE"
 _FOLDER = Path(__file__).parent
@@ -24,7 +28,33 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _FLAGS = ("-O3", "-shared", "-fPIC")
 
 
-def load(name: str) -> ModuleType | None:
+class Launcher(Protocol):
+    """The module of `launcher.c`."""
+
+    Device: type[launcher.Device]
+    Launch: type[launcher.Launch]
+    Step: type[launcher.Step]
+
+    @staticmethod
+    def repeat(view: memoryview, first: int, count: int, words: tuple[int, ...], /) -> None:
+        """Write int64 words `count` times from an int32 element on."""
+
+    @staticmethod
+    def lacking() -> str | None:
+        """Return what the CUDA driver lacks, or `None`."""
+
+
+class Staged(Protocol):
+    """The module of `staged.c`."""
+
+    StagedWrites: type[staged.StagedWrites]
+
+
+@overload
+def load(name: Literal["launcher"]) -> Launcher | None: ...
+@overload
+def load(name: Literal["staged"]) -> Staged | None: ...
+def load(name: str) -> Any:
     """Return the module of `<name>.c` beside this file, or `None`; see `why_not`.
 
     Compiled on first use, with the C compiler that Triton uses for its launchers, and kept in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,10 +11,14 @@ from bt_kernels.device_tables.captured import places_of
 from bt_kernels.one_launch.fixed import FixedLaunch
 from bt_kernels.one_launch.shapes import STEP_RECORD_FIELDS
 from bt_kernels.one_launch.writes import StepWrites
-from bt_kernels.staging import CapturedBuffer, StagedWrites
+from bt_kernels.staging import CapturedBuffer
 
 if TYPE_CHECKING:
+    from bt_kernels.device_tables.captured import Replayed
+    from bt_kernels.launches import Tables
+    from bt_kernels.native import Launcher
     from bt_kernels.one_launch.steps import Batch, Options, Steps
+    from bt_kernels.staging import AnyStagedWrites
 
 
 class CapturedLaunch(CapturedWrites):
@@ -26,7 +29,7 @@ class CapturedLaunch(CapturedWrites):
         launcher: see `FixedLaunch`.
     """
 
-    def __init__(self, tables: Steps, launcher: ModuleType | None) -> None:
+    def __init__(self, tables: Steps, launcher: Launcher | None) -> None:
         on_gpu = tables.device.type == "cuda"
         self._applied = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
         self._fixed = FixedLaunch(tables, launcher, self._applied)
@@ -36,27 +39,28 @@ class CapturedLaunch(CapturedWrites):
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records that may not have been replayed yet
-        self._told = memoryview(self._applied.numpy())
-        self._awaited = None  # the number that a replay of the last publication will store
-        self._header = (0, 0, 0, 0)  # the last header with a batch
+        self._told = self._applied.numpy().data
+        # The number that a replay of the last publication will store.
+        self._awaited: int | None = None
+        self._header: tuple[int, ...] = (0, 0, 0, 0)  # the last header with a batch
         self.rows = self.uncounted = 0
 
     @property
     def is_pending(self) -> bool:
         return self._pending[0] != 0 or self.uncounted != 0
 
-    def launch_step(self, tables: Steps, has_options: bool) -> None:
+    def launch_step(self, tables: Tables, has_options: bool) -> None:
         """Launch the kernel of whatever step is published when it runs."""
         self._fixed.launch(tables, self._buffer.tensor, has_options=has_options)
         self._buffer.note_reader()
 
-    def has_room(self, staged: StagedWrites) -> bool:
+    def has_room(self, staged: AnyStagedWrites) -> bool:
         return self._writes.size(staged) <= self._buffer.tensor.numel()
 
     def publish_step(
         self,
         tables: Steps,
-        staged: StagedWrites,
+        staged: AnyStagedWrites,
         batch: Batch,
         options: Options,
     ) -> None:
@@ -81,7 +85,7 @@ class CapturedLaunch(CapturedWrites):
     def _is_over(self) -> bool:
         return self._awaited is None or self._told[0] == self._awaited
 
-    def settle(self, tables: Steps) -> None:
+    def settle(self, tables: Replayed) -> None:
         step, num_records = self._pending
         if step:
             view = self._buffer.wait()

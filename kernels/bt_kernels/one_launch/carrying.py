@@ -26,6 +26,7 @@ from bt_kernels.one_launch.shapes import (
 from bt_kernels.staging import PIECE_IDS, bitmap_words
 
 if TYPE_CHECKING:
+    from bt_kernels.native.launcher import Launch, Step
     from bt_kernels.one_launch.shapes import Shape
     from bt_kernels.one_launch.steps import Batch, Options, Steps
 
@@ -94,8 +95,8 @@ class CarryingLaunch:
         self.bitmap = self.words[:num_words]
         self._targets = self.words[num_words : self.first]
         self.payload = self.words[self.first :]
-        self._quick: Any = None
-        self._kept: dict[Binary, Callable[..., None] | None] = {}
+        self._quick: Step | None = None
+        self._kept: dict[Binary, Launch | None] = {}
         # Any values of the kernel's types.
         self._int64 = tables.descriptors
         self._int32 = tables.descriptors.view(torch.int32)
@@ -180,13 +181,13 @@ class CarryingLaunch:
         else:
             self._launch_of(binary)
 
-    def attach(self, quick: Any) -> None:
+    def attach(self, quick: Step | None) -> None:
         """Add all kernels that are loaded now or later to a `launcher.Step`."""
         self._quick = quick
         for binary, launch in self._kept.items():
             self._add(binary, launch)
 
-    def _add(self, binary: Binary, launch: Callable[..., None] | None) -> None:
+    def _add(self, binary: Binary, launch: Launch | None) -> None:
         if launch is not None and self._quick is not None:
             self._quick.add(SHAPES.index(binary.shape), *binary[1:], launch)
 
@@ -202,9 +203,7 @@ class CarryingLaunch:
     def _interpret(self, *_arguments: Any) -> None:
         raise AssertionError("interpreted kernels have no launch of their own")
 
-    def _launch(
-        self, binary: Binary, grid: tuple[int, int, int], arguments: tuple[Any, ...]
-    ) -> None:
+    def _launch(self, binary: Binary, grid: launches.Grid, arguments: tuple[Any, ...]) -> None:
         if self._place.launcher is None and launches.COMPILES:
             # In a process that compiles ahead, and runs nothing.
             launches.launch_jit(one_launch_carrying_kernel, grid, *self._to_load(binary))
@@ -252,7 +251,7 @@ class CarryingLaunch:
         )
         return arguments, self._constants_of(binary), (), binary.shape.num_warps
 
-    def _load(self, binary: Binary) -> Callable[..., None] | None:
+    def _load(self, binary: Binary) -> Launch | None:
         num_words = self._num_words(binary.kind)
         # An empty grid launches nothing.
         launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)

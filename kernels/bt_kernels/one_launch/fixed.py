@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from bt_kernels.one_launch.shapes import (
 )
 from bt_kernels.one_launch.steps import Batch, Options, Steps
 
+if TYPE_CHECKING:
+    from bt_kernels.native import Launcher
+
 
 class FixedLaunch:
     """The launch of a step whose grid and arguments never change: the rest is in headers.
@@ -43,7 +46,7 @@ class FixedLaunch:
     """
 
     def __init__(
-        self, tables: Steps, launcher: ModuleType | None, applied: torch.Tensor | None = None
+        self, tables: Steps, launcher: Launcher | None, applied: torch.Tensor | None = None
     ) -> None:
         layout = tables.layout
         num_rows = layout.num_groups * layout.max_num_reqs

@@ -15,6 +15,6 @@ class OneLaunchGraph(OneLaunch):
     captures = True
 
     @property
-    def launch_paths(self) -> tuple[str, ...]:
+    def launch_paths(self) -> tuple[str, ...]:  # type: ignore[override]  # not to be set
         """Only Triton's call: a step is always a replay, whatever path other launches take."""
         return super().launch_paths[:1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,11 +24,13 @@ from bt_kernels.one_launch.shapes import (
 )
 
 if TYPE_CHECKING:
+    from bt_kernels.native import Launcher
+    from bt_kernels.native.launcher import Device, Step
     from bt_kernels.one_launch.carrying import CarryingLaunch
     from bt_kernels.one_launch.steps import Steps
 
 
-def native_step(tables: Steps, carrying: CarryingLaunch) -> Any:
+def native_step(tables: Steps, carrying: CarryingLaunch) -> Step | None:
     """Return the `launcher.Step` of tables as they are now; `None` if not possible.
 
     It does the same as the Python code, and leaves refused arguments to it.
@@ -44,8 +46,12 @@ def native_step(tables: Steps, carrying: CarryingLaunch) -> Any:
 
 
 def make_step(
-    tables: Steps, carrying: CarryingLaunch, launcher: Any, device_type: int, device: Any
-) -> Any:
+    tables: Steps,
+    carrying: CarryingLaunch,
+    launcher: Launcher,
+    device_type: int,
+    device: Device | None,
+) -> Step | None:
     """Return a step like `native_step`, for tensors of any device type: tests use the CPU."""
     layout = tables.layout
     try:

@@ -68,7 +68,7 @@ def _captured(tables: Steps, launch: Callable[[], None]) -> Callable[[], None]:
     """Capture a launch that was made before as a graph; return the launch if that fails."""
     try:
         # Not `torch.cuda.graph`, which waits for the device and collects garbage.
-        with tables.place.current(), torch.cuda.stream(torch.cuda.Stream(tables.device)):
+        with tables.place.current(), torch.cuda.stream(torch.cuda.Stream(tables.device)):  # type: ignore[no-untyped-call]
             graph = torch.cuda.CUDAGraph()
             graph.capture_begin(capture_error_mode="thread_local")
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -13,10 +13,12 @@ from bt_kernels.launches import Tables
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
+    from bt_kernels.device_tables.arguments import Range
     from bt_kernels.launches import Place
     from bt_kernels.one_launch.shapes import Cut
-    from bt_kernels.staging import HostRing, StagedWrites
+    from bt_kernels.staging import AnyStagedWrites, HostRing
 
 
 class Steps(Tables, Protocol):
@@ -24,12 +26,12 @@ class Steps(Tables, Protocol):
 
     place: Place
     device: torch.device
-    num_blocks: np.ndarray[Any, Any]
+    num_blocks: npt.NDArray[np.int32]
     slot_mappings: torch.Tensor
     rows_are_aligned: bool
-    _staged: StagedWrites
+    _staged: AnyStagedWrites
     _ring: HostRing
-    _taken: Any
+    _taken: list[Range]
     _has_window: bool
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -28,7 +29,10 @@ from bt_kernels.one_launch.shapes import (
     many_rows,
 )
 from bt_kernels.one_launch.steps import Batch, Options
-from bt_kernels.staging import StagedWrites
+from bt_kernels.staging import AnyStagedWrites
+
+if TYPE_CHECKING:
+    from bt_kernels.native.launcher import Step
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
@@ -43,7 +47,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     captures = False
     """Make steps that do not carry their writes by replaying a captured launch."""
 
-    _quick: Callable[..., int | None] | None = None
+    _quick: Step | None = None
     _carrying: CarryingLaunch | None = None
     _pinned: PinnedSteps | None = None
 
@@ -137,7 +141,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self.rows_are_aligned = rows_are_aligned([*self.block_tables, *self.input_block_tables])
         self._make_quick()
 
-    def _stage_in(self, staged: StagedWrites) -> None:
+    def _stage_in(self, staged: AnyStagedWrites) -> None:
         super()._stage_in(staged)
         self._make_quick()
 

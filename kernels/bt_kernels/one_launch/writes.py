@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bt_kernels.layout import INT32_MAX, TableLayout
 from bt_kernels.one_launch.shapes import MARK_FIELDS, STEP_RECORD_FIELDS
-from bt_kernels.staging import StagedWrites
+
+if TYPE_CHECKING:
+    from bt_kernels.staging import AnyStagedWrites
 
 
 class StepWrites:
@@ -23,12 +27,12 @@ class StepWrites:
         self.room = first + self.records + max(2 * num_marks, STEP_RECORD_FIELDS * 64)
         self.step = 0
 
-    def size(self, staged: StagedWrites) -> int:
+    def size(self, staged: AnyStagedWrites) -> int:
         """Return the elements of a buffer that a step needs."""
         ids = self._first + self.records + STEP_RECORD_FIELDS * staged.num_records
         return ids + staged.num_ids
 
-    def pack(self, staged: StagedWrites, view: memoryview) -> int:
+    def pack(self, staged: AnyStagedWrites, view: memoryview) -> int:
         """Fill a buffer; return the number of the step, and 0 where nothing is staged."""
         if not staged.num_records:
             return 0

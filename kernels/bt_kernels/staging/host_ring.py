@@ -51,7 +51,7 @@ class HostRing:
         self._buffers: list[torch.Tensor] = []
         for _ in range(self.depth):
             self._buffers += self._allocate(size)
-        self._views = [memoryview(buffer.numpy()) for buffer in self._buffers]
+        self._views = [buffer.numpy().data for buffer in self._buffers]
         self._events = _Events(self.depth, place) if waits else None
         self._current = 0
         self._was_read = True
@@ -100,14 +100,14 @@ class HostRing:
         if room < size:
             its = slice(first, first + self._per_set)
             self._buffers[its] = self._allocate(max(size, 2 * room))
-            self._views[its] = [memoryview(buffer.numpy()) for buffer in self._buffers[its]]
+            self._views[its] = [buffer.numpy().data for buffer in self._buffers[its]]
         return first
 
     def _allocate(self, size: int) -> list[torch.Tensor]:
         """Allocate the buffers of a set, of `size` elements or a few more, side by side."""
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         memory = torch.zeros(self._per_set * size, dtype=torch.int32, pin_memory=self._on_gpu)
-        return list(memory.split(size))
+        return list(torch.split(memory, size))
 
 
 class CapturedBuffer:
@@ -125,8 +125,8 @@ class CapturedBuffer:
         on_gpu = place.device.type == "cuda"
         self._place = place
         self.tensor = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu)
-        self._view = memoryview(self.tensor.numpy())
-        self._read = torch.cuda.Event(external=True) if on_gpu else None
+        self._view = self.tensor.numpy().data
+        self._read = torch.cuda.Event(external=True) if on_gpu else None  # type: ignore[no-untyped-call]
 
     def note_reader(self) -> None:
         """Record that the kernel just launched reads the buffer, also during a capture."""
@@ -150,7 +150,7 @@ class _Events:
 
     def __init__(self, num_events: int, place: Place) -> None:
         self._place, self._native, self._index = place, place.native, place.index
-        self._events = [torch.cuda.Event() for _ in range(num_events)]
+        self._events = [torch.cuda.Event() for _ in range(num_events)]  # type: ignore[no-untyped-call]
         if place.native is not None:
             self._current_stream = triton.runtime.driver.active.get_current_stream
             for event in self._events:

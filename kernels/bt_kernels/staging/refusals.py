@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout, index_of
 
@@ -26,7 +27,7 @@ def checked_row(layout: TableLayout, req_index: int) -> int:
 
 def refuse_append(
     layout: TableLayout,
-    num_blocks: np.ndarray,
+    num_blocks: npt.NDArray[np.int32],
     row: int,
     block_ids: Sequence[Sequence[int]],
     overwrite: bool,
@@ -50,7 +51,7 @@ def refuse_append(
 
 def refuse_append_many(
     layout: TableLayout,
-    num_blocks: np.ndarray,
+    num_blocks: npt.NDArray[np.int32],
     rows: Sequence[int],
     block_ids: Sequence[Sequence[Sequence[int]]],
     overwrite: Sequence[bool],
@@ -79,7 +80,7 @@ def refuse_append_many(
 
 def _refuse(
     layout: TableLayout,
-    num_blocks: np.ndarray,
+    num_blocks: npt.NDArray[np.int32],
     req_index: int,
     new_block_ids: Sequence[Sequence[int]],
     overwrite: bool,

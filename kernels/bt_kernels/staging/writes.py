@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import index
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from bt_kernels import device_code
 from bt_kernels import device_code as one_launch_code
 from bt_kernels.layout import NULL_BLOCK_ID
 from bt_kernels.native import load
+
+if TYPE_CHECKING:
+    from bt_kernels.native import staged
 
 RECORD_FIELDS: int = device_code.RECORD_FIELDS.value
 CAPTURED_HEADER: int = device_code.CAPTURED_HEADER.value
@@ -27,6 +31,15 @@ MOST_WORDS = 2**16 - 1  # intervals in a bitmap, and the largest place in a word
 
 # Row, ids of each group, whether they replace the row's ids.
 _Request: TypeAlias = "tuple[int, list[array[int]], bool]"
+
+# Start and ids by row, in the order in which rows were first written.
+_Intervals: TypeAlias = "dict[int, tuple[int, array[int]]]"
+
+# Numbers of blocks, intervals, row, its number of blocks before, ids, whether they replace others.
+_Write: TypeAlias = "tuple[memoryview, _Intervals, int, int, array[int], bool]"
+
+AnyStagedWrites: TypeAlias = "StagedWrites | staged.StagedWrites"
+"""The staged writes of a step, in Python or in C."""
 
 
 class StagedWrites:
@@ -49,10 +62,10 @@ class StagedWrites:
         ValueError: when `num_blocks` is not such an array.
     """
 
-    def __init__(self, widths: Sequence[int], num_blocks: np.ndarray, /) -> None:
+    def __init__(self, widths: Sequence[int], num_blocks: npt.NDArray[np.int32], /) -> None:
         widths = _int32_of(widths)
         num_groups = len(widths)
-        view = memoryview(num_blocks)
+        view: memoryview = memoryview(num_blocks)  # type: ignore[arg-type]  # a buffer
         if (
             (view.ndim, view.format, view.c_contiguous, view.readonly) != (2, "i", True, False)
             or view.shape is None
@@ -65,8 +78,7 @@ class StagedWrites:
             )
         self._max_num_reqs = size = view.shape[1]
         flat = view.cast("B").cast("i")
-        # Start and ids by row, in the order in which rows were first written.
-        self._groups: list[dict[int, tuple[int, array[int]]]] = [{} for _ in range(num_groups)]
+        self._groups: list[_Intervals] = [{} for _ in range(num_groups)]
         # Numbers of blocks, width and intervals. A view is quicker than the array.
         self._tables = [
             (flat[group * size : (group + 1) * size], width, self._groups[group])
@@ -358,7 +370,7 @@ class StagedWrites:
         if redirect:
             requests = [(row, _zeros_for(ids), overwrite) for row, ids, overwrite in requests]
         tables, longest, has_shrunk = self._tables, self._longest, self._has_shrunk
-        writes = []
+        writes: list[_Write] = []
         for row, contents, overwrite in requests:
             for group, ids in enumerate(contents):
                 counts, width, intervals = tables[group]
@@ -387,13 +399,13 @@ class StagedWrites:
         return True
 
 
-def staged_writes(native: bool) -> type[StagedWrites]:
+def staged_writes(native: bool) -> type[StagedWrites] | type[staged.StagedWrites]:
     """Return the class of staged writes to use: the one in C if wanted and available."""
     module = load("staged") if native else None
     return StagedWrites if module is None else module.StagedWrites
 
 
-def _listed(values: Iterable[Any]) -> Sequence[Any]:
+def _listed(values: Sequence[Any]) -> Sequence[Any]:
     return values if type(values) in (list, tuple) else list(values)
 
 
@@ -401,7 +413,7 @@ def _zeros_for(contents: list[array[int]]) -> list[array[int]]:
     return [array("i", [NULL_BLOCK_ID]) * len(ids) for ids in contents]
 
 
-def _int32_of(values: Iterable[int]) -> array[int]:
+def _int32_of(values: Sequence[int]) -> array[int]:
     # `array` would copy the memory of bytes or other arrays instead of converting values.
     return array("i", _listed(values))
 
@@ -428,10 +440,10 @@ def _signed(word: int) -> int:
 
 def _words_of(view: Any, name: str) -> memoryview:
     """Return a view of int32 or int64 elements as one of int64, without half a word at its end."""
-    view = memoryview(view)
-    if view.ndim != 1 or view.format not in "iq" or not view.c_contiguous or view.readonly:
+    its: memoryview = memoryview(view)
+    if its.ndim != 1 or its.format not in "iq" or not its.c_contiguous or its.readonly:
         raise ValueError(f"{name} is not a writable, contiguous view of int32 or int64 elements")
-    flat = view.cast("B")
+    flat = its.cast("B")
     return flat[: len(flat) // 8 * 8].cast("q")
 
 

@@ -47,3 +47,16 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
         refuse_place(file / "below" / "x")
     refuse_place(tmp_path / "new" / "x")
     refuse_place(None)
+
+
+@pytest.mark.parametrize("name", ["timeline.json", "counters.json"])
+@pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
+def test_a_profile_in_a_run_may_be_packed(tmp_path, name, suffix):
+    folder = case_folder(tmp_path, "a")
+    folder.mkdir()
+    assert case_folders(tmp_path) == []
+    (folder / f"{name}{suffix}").mkdir()
+    assert case_folders(tmp_path) == []
+    (folder / f"{name}{suffix}").rmdir()
+    (folder / f"{name}{suffix}").write_text("{}")
+    assert case_folders(tmp_path) == [folder]

@@ -549,8 +549,14 @@ def test_a_packed_run_is_read_as_it_was(folder: RunFolder, suffix: str) -> None:
     assert {path.suffix for path in folder.result_paths()} == {f".{suffix}"}
     assert (read_run(folder), read_compact_run(folder.path)) == unpacked
     assert RunFolder.open(folder.path) == folder
+    (folder.path / "notes.txt.gz").write_text("of the user's")
+    (folder.path / ".fused.json.xz").write_text("of a killed process")
+    assert len(folder.result_paths()) == 2
     with pytest.raises(UsageError, match=f"cannot continue .*json.{suffix}, which is packed; unp"):
-        folder.locked().__enter__()
+        folder.refuse_packed()
+    for path in folder.result_paths():
+        path.unlink()
+    folder.refuse_packed()
 
 
 def test_a_variant_has_one_file_packed_or_not(folder: RunFolder) -> None:
@@ -559,7 +565,7 @@ def test_a_variant_has_one_file_packed_or_not(folder: RunFolder) -> None:
     text = path.read_bytes()
     pack(path, "xz")
     path.write_bytes(text)
-    with pytest.raises(UsageError, match="results of variant 'fused' packed and unpacked; expect"):
+    with pytest.raises(UsageError, match=r"fused\.json and .*fused\.json\.xz both hold the res"):
         read_run(folder)
 
 
@@ -569,10 +575,38 @@ def test_a_damaged_packed_file_is_named(folder: RunFolder) -> None:
     for suffix in ("xz", "gz"):
         packed = pack(path, suffix, keep=True)
         whole = packed.read_bytes()
-        for data in (whole[:-9], whole[:40] + b"\0\0\0\0" + whole[44:]):
+        for data in (whole[:-9], whole[:40] + b"\0\0\0\0" + whole[44:], whole + b"more"):
             packed.write_bytes(data)
             with pytest.raises(UsageError, match=f"cannot unpack .*fused.json.{suffix}, which beg"):
                 read_result(packed)
+
+
+def test_xz_may_be_padded_and_of_several_streams(folder: RunFolder) -> None:
+    path = folder.result_path("fused")
+    write_result(folder, make_result("fused"))
+    text = path.read_bytes()
+    packed = path.with_name("fused.json.xz")
+    packed.write_bytes(lzma.compress(text[:100]) + lzma.compress(text[100:]) + bytes(8))
+    assert read_result(packed) == read_result(path)
+
+
+def test_a_packed_file_of_another_variant_is_refused(folder: RunFolder) -> None:
+    write_result(folder, make_result("fused"))
+    pack(folder.result_path("fused"), "xz").rename(folder.path / "other.json.xz")
+    with pytest.raises(UsageError, match="holds the results of variant 'fused'; expected them in"):
+        read_run(folder)
+
+
+def test_a_journal_counts_beside_a_packed_result(folder: RunFolder) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    for case in scenarios.three_cases().cases:
+        writer.add(case)
+    path = folder.result_path("baseline")
+    read = read_result(path)
+    assert len(read.cases) == 3
+    packed = pack(path, "xz")
+    assert read_result(packed) == read
+    assert len(read_compact(packed).cases) == 3
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> None:
@@ -582,7 +616,7 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch) -> Non
     for suffix in ("xz", "gz"):
         packed = pack(path, suffix, keep=True)
         assert packed.stat().st_size < 10_000
-        with pytest.raises(UsageError, match=r"zeros\.json\.\w\w is larger than 1\.00 MiB"):
+        with pytest.raises(UsageError, match=r"zeros\.json\.\w\w, unpacked, is larger"):
             read_result(packed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import lzma
 import os
 import shutil
 import socket
@@ -241,6 +242,17 @@ def test_results_of_the_tool_are_passed_over_and_named(pair, files):
     folder = next(iter(files)).rpartition("/")[0]
     shown = folder if folder.startswith("mine") else "reports"
     assert f"caches of Python's tools and results of bt-bench ({shown}); no --build" in same.how
+
+
+def test_packed_results_are_passed_over_too(pair):
+    folder = pair[1].top / "reports" / "it"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(RUN["config.yaml"])
+    for name, text in {"one.json": RUN["one.json"], **GATE}.items():
+        (folder / f"{name}.xz").write_bytes(lzma.compress(text.encode()))
+    assert compare_trees(*pair, built=False).proved
+    (folder / "data.json.xz").write_bytes(lzma.compress(b"{}"))
+    assert how(pair).endswith("the trees differ: reports (only in the head).")
 
 
 @pytest.mark.parametrize(

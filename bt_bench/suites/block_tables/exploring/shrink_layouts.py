@@ -74,7 +74,9 @@ def _fewer_groups(scenario: Scenario, tables: set[int], layout: TableLayout) -> 
         return
     halves = [range(count // 2), range(count // 2, count)] if count > 2 else []
     for keep in [*halves, *([g for g in range(count) if g != left] for left in range(count))]:
-        fields = {name: tuple(getattr(layout, name)[g] for g in keep) for name in _PER_GROUP}
+        fields: dict[str, Any] = {
+            name: tuple(getattr(layout, name)[g] for g in keep) for name in _PER_GROUP
+        }
         made = _calls(scenario, tables, partial(_of_groups, keep=keep))
         yield _with(made, tables, replace(layout, **fields))
 
