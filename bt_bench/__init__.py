@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bt_bench.api": ["Case", "Comparison", "Run", "Samples", "compare", "load", "sweep"],
     "bt_bench.analysis": ["Judgement", "Overall", "Verdict"],
+    "bt_bench.functions": ["Bench", "Benchmark", "bench", "benchmark"],
 }
 """The names of the API, by the subpackage that has them."""
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from bt_bench.api import compare as compare
     from bt_bench.api import load as load
     from bt_bench.api import sweep as sweep
+    from bt_bench.functions import Bench as Bench
+    from bt_bench.functions import Benchmark as Benchmark
+    from bt_bench.functions import bench as bench
+    from bt_bench.functions import benchmark as benchmark
 else:
 
     def __getattr__(name: str) -> object:

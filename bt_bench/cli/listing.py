@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bt_bench.base.errors import ExitCode
+from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import kernel_folders
 from bt_bench.cli.options import (
@@ -43,11 +44,26 @@ class ListedSection(StrEnum):
     METRICS = "metrics"
 
 
+def _what(text: str) -> str:
+    """Parse WHAT."""
+    from bt_bench.protocol import is_file_of_functions
+
+    if text not in list(ListedSection) and not is_file_of_functions(text):
+        raise typer.BadParameter(
+            f"{text!r} is not one of {', '.join(ListedSection)}, nor a Python file of functions"
+        )
+    return text
+
+
 def list_(
     what: Annotated[
-        ListedSection,
+        str,
         typer.Argument(
-            metavar="WHAT", help="The variants, operations and configs; or the metrics."
+            metavar="WHAT",
+            parser=_what,
+            help="all: the variants, operations and configs. metrics: the metrics. A Python file "
+            "of functions: its own.",
+            autocompletion=completion.one_of(*ListedSection),
         ),
     ] = ListedSection.ALL,
     kernels: KernelsOption = None,
@@ -62,20 +78,25 @@ def list_(
     - `bt-bench list metrics`
     - `bt-bench list --kernels ./my_kernels --json`
     - `bt-bench list --suite ./my_suite`
+    - `bt-bench list add.py`
     """
-    if what is ListedSection.METRICS:
+    if what == ListedSection.METRICS:
         return _list_metrics(as_json=as_json)
     from bt_bench.config import load_config, stock_config_names
-    from bt_bench.protocol import SuiteRef, find_suite, load_suite
+    from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
     from bt_bench.variants import find_variants
 
+    if is_file_of_functions(what):
+        suite = what
     ref = SuiteRef() if suite is None else find_suite(suite, Path.cwd())
     found = load_suite(ref)
     opponents = found.opponents(vllm_source or ())
     folders = kernel_folders(kernels)
     variants = find_variants(folders, opponents=opponents, suite=found).values()
     absent = opponents.absent
-    configs = {name: load_config(name, suite=suite) for name in stock_config_names(ref)}
+    names = [str(ref.folder)] if ref.is_file else stock_config_names(ref)
+    loaded = ((name, load_config(name, suite=suite)) for name in names)
+    configs = {Path(name).name if ref.is_file else name: spec for name, spec in loaded}
     if as_json:
         document = {
             "schema_version": 1,

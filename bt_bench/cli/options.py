@@ -25,7 +25,7 @@ ConfigArgument = Annotated[
     str,
     typer.Argument(
         metavar="CONFIG",
-        help="A YAML file, the name of a stock config, or - for stdin.",
+        help="A YAML file, the name of a stock config, a Python file of functions, or - for stdin.",
         autocompletion=completion.configs,
     ),
 ]
@@ -129,8 +129,8 @@ SuiteOption = Annotated[
         "--suite",
         envvar="BT_BENCH_SUITE",
         metavar="DIR",
-        help="Measure the operations of this suite: a folder with suite.py, or the name of one "
-        "that comes with bt-bench.",
+        help="Measure the operations of this suite: a folder with suite.py, a Python file of "
+        "functions, or the name of one that comes with bt-bench.",
         show_default="the config's, else block_tables",
         autocompletion=completion.suites,
     ),

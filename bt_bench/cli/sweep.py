@@ -61,7 +61,8 @@ def sweep(
         str | None,
         typer.Argument(
             metavar="CONFIG",
-            help="A YAML file, the name of a stock config, or - for stdin. "
+            help="A YAML file, the name of a stock config, a Python file of functions, or - for "
+            "stdin. "
             "May be left out with --resume.",
             autocompletion=completion.configs,
         ),

@@ -13,7 +13,7 @@ from typing import Any
 from bt_bench.base.errors import UsageError, nearest, shown
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
-from bt_bench.protocol import SuiteRef
+from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
 
 MAX_BYTES = 6 * 2**20
 """More than the longest valid config has; YAML is slow to parse, and takes memory."""
@@ -41,7 +41,8 @@ def read_config(source: Source, suite: SuiteRef | None = None) -> ConfigText:
 
     Args:
         source: a path, the bare name of a stock config, `-` for stdin, or a mapping. A file that is
-            named like a stock config can be given as `./quick`.
+            named like a stock config can be given as `./quick`. A Python file of functions
+            stands for the config with all of its cases.
         suite: the suite with the stock configs; `None`: the default suite.
 
     Raises:
@@ -57,6 +58,9 @@ def read_config(source: Source, suite: SuiteRef | None = None) -> ConfigText:
     if isinstance(source, Mapping):
         return ConfigText(_spelled(source), "<mapping>", "mapping", Path.cwd())
     path, label = _find(source, suite)
+    if is_file_of_functions(path) and path.is_file():
+        found = load_suite(find_suite(str(path), Path.cwd(), where="config"))
+        return ConfigText(found.own_config, label, path.stem, path.parent)
     text = _decoded(_read_bytes(path, label, suite), label)
     return ConfigText(text, label, path.stem, path.parent)
 

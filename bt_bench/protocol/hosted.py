@@ -40,6 +40,9 @@ class SuiteFacts(Noun):
     configs: Path
     methods: tuple[str, ...]
     memory_advice: str
+    listed: dict[str, str] | None
+    driving: dict[str, str]
+    own_config: str
 
 
 def told_of(ref: SuiteRef) -> SuiteFacts:
@@ -69,6 +72,9 @@ class HostedSuite(Suite):
         self.package = facts.package
         self.methods = facts.methods
         self.memory_advice = facts.memory_advice
+        self.listed = facts.listed
+        self.driving = facts.driving
+        self.own_config = facts.own_config
 
     @property
     def defaults(self) -> tuple[Operation, ...]:

@@ -31,6 +31,8 @@ from bt_bench.protocol.refs import (
 from bt_bench.protocol.suite import Suite
 from bt_bench.results import OperationInfo, SuiteInfo
 
+_FUNCTIONS = "bt_bench.functions.suite"  # a layer above; it is loaded for files of functions alone
+
 _loaded: dict[SuiteRef, Suite] = {}
 
 
@@ -70,7 +72,9 @@ def _load(ref: SuiteRef) -> Suite:
     before = set(sys.modules)
     module = _import(ref)
     for heavy in ("torch", "triton"):
-        if ref.folder is not None and heavy in sys.modules and heavy not in before:
+        if ref.folder is None or ref.is_file:
+            continue
+        if heavy in sys.modules and heavy not in before:
             raise UsageError(
                 f"{module.__file__}: {heavy} is loaded with the suite; import it in the functions "
                 "that need it, as in driver(), since results are read without it"
@@ -110,15 +114,20 @@ def _import(ref: SuiteRef) -> ModuleType:
     load_only_sources()
     if ref.package not in sys.modules:
         package = ModuleType(ref.package)
-        package.__path__ = [str(ref.folder)]
+        package.__path__ = [str(ref.root)]
         sys.modules[ref.package] = package
-    if str(ref.folder) not in sys.path:
-        sys.path.append(str(ref.folder))  # for its package of kernels
+    if str(ref.root) not in sys.path:
+        sys.path.append(str(ref.root))  # for its package of kernels
     try:
+        if ref.is_file:
+            made: ModuleType = importlib.import_module(_FUNCTIONS).module_of(ref)
+            return made
         return importlib.import_module(f"{ref.package}.{MODULE}")
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # SystemExit too: a file of the user must not end the program
+        if ref.is_file and isinstance(error, UsageError):
+            raise  # of a declaration, which names its line
         place = place_in(ref.folder, error)
         raise UsageError(
             f"{place}: the suite does not import: {type(error).__name__}: {error}"
@@ -147,7 +156,7 @@ def driver_of(suite: Suite) -> type[Driver]:
 def is_of_users_suite(path: Path) -> bool:
     """Return whether a file belongs to a user's loaded suite, outside its package of kernels."""
     for ref in LOADED.values():
-        if ref.folder is not None and path.is_relative_to(ref.folder):
+        if ref.folder is not None and not ref.is_file and path.is_relative_to(ref.folder):
             kernels = ref.folder / load_suite(ref).package
             return not path.is_relative_to(kernels)
     return False
@@ -169,9 +178,12 @@ def source_sha256(suite: Suite) -> str:
 
     These drive and check the variants. The suite's other kernels have digests of their own.
     """
+    digest = hashlib.sha256()
+    if suite.listed is not None:
+        digest.update(repr(sorted(suite.driving.items())).encode())
+        return digest.hexdigest()
     folder = folder_of(suite)
     kernels = folder / suite.package
-    digest = hashlib.sha256()
     reference = _kernels_of(suite) / "variants" / "reference.py"
     if reference.is_file():  # a missing one is reported by the search for variants
         digest.update(reference.read_bytes())

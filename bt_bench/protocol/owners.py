@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.base.errors import BtBenchError, UsageError
-from bt_bench.protocol.refs import MODULE, folder_at, place_in, ref_of_value, suite_at
+from bt_bench.protocol.refs import definition_of, folder_at, place_in, ref_of_value, suite_at
 
 if TYPE_CHECKING:
     from bt_bench.protocol.suite import Suite
@@ -29,7 +29,7 @@ def folder_of(suite: Suite) -> Path:
 
 def place_of(suite: Suite) -> Path:
     """Return the file that defines a suite, for messages."""
-    return folder_of(suite) / f"{MODULE}.py"
+    return definition_of(ref_of_value(suite))
 
 
 def line_of(suite: Suite, *parts: Callable[..., Any]) -> str:

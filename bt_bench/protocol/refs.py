@@ -24,7 +24,8 @@ class SuiteRef(Noun):
 
     Args:
         name: name of a suite that comes with bt-bench, or of the folder.
-        folder: absolute folder of a user's suite; `None` for one that comes with bt-bench.
+        folder: absolute folder of a user's suite, or its file of functions; `None` for one that
+            comes with bt-bench.
     """
 
     name: str = DEFAULT_SUITE
@@ -38,12 +39,24 @@ class SuiteRef(Noun):
         digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
         return f"{_PREFIX}{digest}"
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of functions (`bt_bench.functions`)."""
+        return self.folder is not None and is_file_of_functions(self.folder)
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of a user's suite, which holds the file if it is one."""
+        return self.folder.parent if self.folder is not None and self.is_file else self.folder
+
 
 DEFAULT_REF = SuiteRef()
 """The suite that is used if none is named."""
 
 LOADED: dict[str, SuiteRef] = {}
 """The suites whose modules are loaded, by package."""
+
+FUNCTIONS_SUFFIX = ".py"
 
 _loaders: list[Callable[[SuiteRef], Any]] = []
 
@@ -63,11 +76,16 @@ def shipped_suites() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob(f"*/{MODULE}.py"))
 
 
+def is_file_of_functions(path: Path | str) -> bool:
+    """Return whether a path is named like a file of functions; no folder of a suite may be."""
+    return str(path).endswith(FUNCTIONS_SUFFIX)
+
+
 def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRef:
     """Return the suite of a name or a folder, without running any of its code.
 
     Args:
-        given: a name, or the path of a folder.
+        given: a name, or the path of a folder or of a file of functions.
         relative_to: folder that the path is relative to.
         where: the option or key that gave it, for messages.
 
@@ -81,14 +99,23 @@ def find_suite(given: str, relative_to: Path, where: str = "--suite") -> SuiteRe
     try:
         folder = Path(os.path.realpath(relative_to / given))  # `resolve` fails for loops of links
         is_folder, has_file = folder.is_dir(), (folder / f"{MODULE}.py").is_file()
+        is_file = is_file_of_functions(folder) and folder.is_file()
+        is_file = is_file and folder.name != f"{MODULE}.py"  # whose folder is meant
     except (OSError, ValueError) as error:
         raise UsageError(f"{where} {given!r}: not a path of a folder: {error}") from None
+    if is_file:
+        return SuiteRef(name=folder.stem, folder=folder)
+    if is_folder and is_file_of_functions(folder):
+        raise UsageError(f"{where} {given}: is a folder named like a Python file; rename it")
     if has_file:
         return SuiteRef(name=folder.name, folder=folder)
     if is_folder:
         raise UsageError(f"{where} {given}: the folder holds no {MODULE}.py; see docs/suites.md")
     if folder.exists():
-        raise UsageError(f"{where} {given}: is a file; expected the folder of a suite")
+        raise UsageError(
+            f"{where} {given}: is a file; expected the folder of a suite, or a Python file of "
+            "functions"
+        )
     hint = names_hint(given, shipped_suites())
     raise UsageError(f"{where} {given}: no such folder, nor a suite of that name; {hint}")
 
@@ -127,11 +154,17 @@ def folder_at(ref: SuiteRef) -> Path:
     return ref.folder or FOLDER / ref.name
 
 
+def definition_of(ref: SuiteRef) -> Path:
+    """Return the file that defines a suite, which need not be loaded."""
+    folder = folder_at(ref)
+    return folder if ref.is_file else folder / f"{MODULE}.py"
+
+
 def place_in(folder: Path, error: BaseException) -> str:
     """Return file and line of an error's last frame in a suite's folder, or of a syntax error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    place = str(folder / f"{MODULE}.py")
+    place = str(folder if is_file_of_functions(folder) else folder / f"{MODULE}.py")
     for frame, line in walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(folder):

@@ -112,6 +112,10 @@ class Suite(ABC):
         methods: methods that a variant's class must have besides the methods of the operations.
         includes: by name, the parameters that a parameter sets; they cannot be given beside it.
         memory_advice: a clause on how to change a case that needs too much memory.
+        listed: summaries of the variants by name, for a suite made of functions; `None`: each
+            variant is a file of the package.
+        driving: for such a suite, digests of the parts that drive and check variants, by name.
+        own_config: for such a suite, the text of the config that its file stands for.
     """
 
     protocol: int
@@ -123,6 +127,9 @@ class Suite(ABC):
     methods: tuple[str, ...] = ()
     includes: Mapping[str, tuple[str, ...]] = {}
     memory_advice: str = "use smaller sizes"
+    listed: Mapping[str, str] | None = None
+    driving: Mapping[str, str] = {}
+    own_config: str = ""
 
     @property
     def defaults(self) -> tuple[Operation, ...]:

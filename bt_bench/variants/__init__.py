@@ -11,6 +11,7 @@ from bt_bench.variants.catalogue import (
     is_adapted,
     load_apart,
     load_reference,
+    local_imports,
     modules_of,
     variants_folder,
 )

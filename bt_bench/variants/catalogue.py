@@ -25,15 +25,20 @@ from bt_bench.protocol import (
     Opponent,
     Opponents,
     Suite,
+    SuiteRef,
     default_suite,
+    definition_of,
     is_regular,
+    load_suite,
     misspelt_overrides,
     package_folder,
+    ref_of_value,
 )
 from bt_bench.results import BASELINE
 from bt_bench.variants.raised import is_interrupt, text_of
 
 REFERENCE = "reference"
+_FUNCTIONS = "bt_bench.functions.loaded"  # a layer above; it is loaded for files of functions alone
 
 _ADAPTED: WeakSet[type[Any]] = WeakSet()  # classes of entries that have an `opponent`
 
@@ -52,6 +57,7 @@ class VariantEntry:
         kernels: the folder that `package` is imported from; `None`: the installed package. Only
             `load_apart` can load a variant of another folder.
         opponent: the third-party code that the file adapts; `None` for ordinary variants.
+        is_function: functions of that name, in a file of functions, are the variant.
     """
 
     name: str
@@ -62,15 +68,26 @@ class VariantEntry:
     methods: tuple[str, ...] = ()
     kernels: Path | None = None
     opponent: Opponent | None = None
+    is_function: bool = False
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is the reference, which is no arm."""
+        return self.name == REFERENCE
 
     def source_sha256(self) -> str:
         """Return the digest of the variant's file and of all Python and C code of its package.
 
-        For an opponent, return the digest of its own files and of the code that adapts them.
+        For an opponent, return the digest of its own files and of the code that adapts them; for a
+        function, of its file and of the modules that the file imports from its folder.
         """
         digest = hashlib.sha256(self.path.read_bytes())
         if self.opponent is not None:
             self.opponent.source.update(digest)
+            return digest.hexdigest()
+        if self.is_function:
+            for path in sorted(local_imports(self.path)):
+                digest.update(path.read_bytes())
             return digest.hexdigest()
         folder = variants_folder(self.package, self.kernels).parent
         for path in sorted(folder.rglob("*")):
@@ -102,7 +119,10 @@ def find_variants(
     suite = suite or default_suite()
     opponents = opponents or NoOpponents()
     kernels = kernels or suite.kernels
-    shipped = _entries(suite, variants_folder(suite.package, kernels), kernels, shipped=True)
+    if suite.listed is not None:
+        shipped = _functions(suite, kernels)
+    else:
+        shipped = _entries(suite, variants_folder(suite.package, kernels), kernels, shipped=True)
     found = {entry.name: entry for entry in shipped}
     for folder in folders:
         if not folder.is_dir():
@@ -139,8 +159,13 @@ def find_variants(
 
 
 def default_variants(suite: Suite | None = None) -> list[str]:
-    """Return the names of the variants that can be arms: the baseline first, then by name."""
+    """Return the names of the variants that can be arms: the baseline first, then by name.
+
+    Functions are in the order of their file.
+    """
     names = [name for name in find_variants(suite=suite) if name != REFERENCE]
+    if suite is not None and suite.listed is not None:
+        return names  # in the order of the file, the references first
     return sorted(names, key=lambda name: (name != BASELINE, name))
 
 
@@ -172,11 +197,14 @@ def load(entry: VariantEntry) -> type[Any]:
             has a method whose name looks misspelt. The message names the file and any known line.
     """
     try:
+        if entry.is_function:
+            variant: type[Any] = importlib.import_module(_FUNCTIONS).load_variant(entry)
+            return variant
         module = _import(entry)
     except MemoryError:
         raise
     except BaseException as error:
-        if is_interrupt(error):
+        if is_interrupt(error) or (entry.is_function and isinstance(error, UsageError)):
             raise
         line = _line_in(entry.path, error)
         raise UsageError(
@@ -187,7 +215,7 @@ def load(entry: VariantEntry) -> type[Any]:
         adapted: type[Any] = module.adapt(entry.opponent.source)
         _ADAPTED.add(adapted)
         return adapted
-    variant = getattr(module, "Variant", None)
+    variant = getattr(module, "Variant", None)  # type: ignore[assignment]
     if not isinstance(variant, type):
         raise UsageError(f"{entry.path}: lacks a class 'Variant' (see docs/variants.md)")
     missing = [name for name in entry.methods if not callable(getattr(variant, name, None))]
@@ -288,6 +316,44 @@ def variants_folder(package: str, kernels: Path | None = None) -> Path:
             )
         return folder
     return package_folder(package) / "variants"
+
+
+def _functions(suite: Suite, kernels: Path | None) -> list[VariantEntry]:
+    """Return the variants of a file of functions; of another revision, those that it has."""
+    file = definition_of(ref_of_value(suite))
+    path = file if kernels is None else kernels / file.name
+    if not is_regular(path):
+        raise UsageError(f"{path}: no such file; expected the functions of this revision")
+    if path != file:
+        suite = load_suite(SuiteRef(name=path.stem, folder=path))
+    return [
+        VariantEntry(name, summary, path, True, suite.package, (), path.parent, is_function=True)
+        for name, summary in (suite.listed or {}).items()
+    ]
+
+
+def local_imports(path: Path) -> frozenset[Path]:
+    """Return the files below a file's folder that it imports, directly or not, without itself."""
+    found: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        try:
+            nodes = ast.walk(ast.parse(waiting.pop().read_bytes()))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # reported where it is loaded
+        names = set()
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        for name in names:
+            place = path.parent.joinpath(*name.split("."))
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if is_regular(file) and file != path and file not in found:
+                    found.add(file)
+                    waiting.append(file)
+    return frozenset(found)
 
 
 def _entries(

@@ -55,14 +55,18 @@ def test_a_folder_is_a_users_suite(folder, tmp_path, monkeypatch, suites_run_her
         ("nowhere", "--suite nowhere: no such folder, nor a suite of that name; expected one of"),
         ("block_table", "did you mean 'block_tables'"),
         ("empty", "--suite empty: the folder holds no suite.py"),
-        ("file.py", "--suite file.py: is a file; expected the folder of a suite"),
+        ("suite.py", "--suite suite.py: is a file; expected the folder of a suite"),
+        ("file.txt", "--suite file.txt: is a file; expected the folder of a suite"),
+        ("folder.py", "--suite folder.py: is a folder named like a Python file"),
         ("a\0b", "not a path of a folder"),
         ("loop", "--suite loop: no such folder"),
     ],
 )
 def test_what_is_no_suite_is_refused(tmp_path, given, said):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file.py").write_text("")
+    (tmp_path / "file.txt").write_text("")
+    (tmp_path / "suite.py").write_text("")
+    (tmp_path / "folder.py").mkdir()
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match=said):
         find_suite(given, tmp_path)

@@ -6,14 +6,20 @@ Both revisions are measured by the head's config, so nobody would miss a case th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.base.names import Operation
 from bt_bench.config import SweepSpec
-from bt_bench.protocol import SuiteRef, WorkloadParameters, flat_parameters, is_regular
+from bt_bench.protocol import (
+    SuiteRef,
+    WorkloadParameters,
+    flat_parameters,
+    is_regular,
+    load_suite,
+)
 from bt_bench.runs.gate.sameness import CACHES, same_bytes
 from bt_bench.runs.gate.trees import Tree, own_files, place_below
 from bt_bench.variants import REFERENCE, encodable, real_path
@@ -79,12 +85,16 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
     """
     if head.location.suite.folder is None:
         return ()
-    old, new = (dict(_parts_of_suite(tree)) for tree in (base, head))
-    differing = [
-        name
-        for name in sorted(old.keys() | new.keys())
-        if name not in old or name not in new or not _is_same(old[name], new[name])
-    ]
+    if head.location.suite.is_file:
+        before, now = (_driving(tree) for tree in (base, head))
+        differing = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    else:
+        old, new = (dict(_parts_of_suite(tree)) for tree in (base, head))
+        differing = [
+            name
+            for name in sorted(old.keys() | new.keys())
+            if name not in old or name not in new or not _is_same(old[name], new[name])
+        ]
     if not differing:
         return ()
     more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
@@ -93,6 +103,15 @@ def other_suite(base: Tree, head: Tree) -> tuple[str, ...]:
         f"{head.label}'s drives and checks both revisions, so a change there can hide one in "
         "the kernels",
     )
+
+
+def _driving(tree: Tree) -> Mapping[str, str]:
+    """Return digests of the functions that drive and check the others, in a tree's file of them."""
+    kernels, file = tree.location.kernels, tree.location.suite.folder
+    assert kernels is not None
+    assert file is not None
+    path = tree.top / kernels / file.name
+    return load_suite(SuiteRef(name=path.stem, folder=path)).driving
 
 
 Part = tuple[Path, str]

@@ -166,7 +166,7 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
             )
     suite = suite or SuiteRef()
     package = load_suite(suite).package
-    seen = [*folders, *([] if suite.folder is None else [suite.folder])]
+    seen = [*folders, *([] if suite.root is None else [suite.root])]
     top = _top_of(seen[0] if seen else start)
     outer = None if not seen else _outer_top(start, top)
     if outer is not None:
@@ -176,8 +176,8 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
             "submodule; run the gate there, or track the folder in the outer one"
         )
     root, own = _told_apart([_place_in(folder, top) for folder in folders], top, package)
-    if suite.folder is not None:
-        root = _place_in(suite.folder, top, "--suite")
+    if suite.root is not None:
+        root = _place_in(suite.root, top, "--suite")
     root = root or _tracked_root(top, package)
     if root is None and not own:
         raise UsageError(
@@ -207,8 +207,8 @@ def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef
         for folder in folders
     ]
     root, own = _told_apart(places, base.top, package)
-    if suite.folder is not None and location.suite.folder is not None:
-        root = place_below(suite.folder, base.top) or _place_in(suite.folder, head.top, "--suite")
+    if suite.root is not None and location.suite.folder is not None:
+        root = place_below(suite.root, base.top) or _place_in(suite.root, head.top, "--suite")
     if location.kernels is None:
         root = None  # as installed; `Tree.variants` refuses a base that has kernels of its own
     else:

@@ -13,8 +13,10 @@ from types import FunctionType
 from typing import Any
 
 from bt_bench.protocol import Suite
+from bt_bench.variants import TOOL
 
 _STANDARD = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+_FACE = TOOL / "__init__.py"  # which files of functions import, and which names all of bt-bench
 LARGEST = 2**20  # larger numbers are limits of types, too large to try as sizes
 _FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -88,7 +90,7 @@ def _imported(path: Path) -> Iterator[Path]:
         found = list(_modules(inside, parts))
         if not found and not level:
             found = list(_modules(_folder_of(parts[0]), parts))
-        yield from found
+        yield from (each for each in found if each != _FACE)
 
 
 def _names_imported(path: Path) -> Iterator[tuple[str, int]]:

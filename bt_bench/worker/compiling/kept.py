@@ -23,7 +23,7 @@ from bt_bench.base.atomic import replacing
 from bt_bench.config import SweepSpec
 from bt_bench.protocol import load_suite
 from bt_bench.results import StaticCensus
-from bt_bench.variants import VariantEntry
+from bt_bench.variants import VariantEntry, local_imports
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, Compiled, compile_cases
 
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
         ]
         for case in spec.cases
     ]
-    suite = [] if spec.suite.folder is None else [_of_files(spec.suite.folder.rglob("*.py"))]
+    suite = [] if spec.suite.folder is None else [_of_files(_files_of(spec.suite.folder))]
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
     return [
         _of_files(_PACKAGE.rglob("*.py")),
@@ -102,6 +102,11 @@ def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
         [spec.suite.name, *suite],
         [platform.python_version(), *map(_version, _LIBRARIES), sorted(settings.items())],
     ]
+
+
+def _files_of(suite: Path) -> Iterable[Path]:
+    """Return the files of a user's suite: all of its folder, or the file that it is."""
+    return [suite, *local_imports(suite)] if suite.is_file() else suite.rglob("*.py")
 
 
 def _identity(entry: VariantEntry) -> list[str]:

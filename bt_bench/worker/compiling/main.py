@@ -39,6 +39,7 @@ from bt_bench.variants import (
     add_variants_path,
     encodable,
     load_apart,
+    local_imports,
     modules_of,
     traceback_of,
     variants_folder,
@@ -226,6 +227,9 @@ class Compiler:
 
     def _modules(self, entry: VariantEntry) -> dict[str, Path]:
         """Return the files of all modules that a variant uses, by module name."""
+        if entry.is_function:
+            files = [entry.path, *local_imports(entry.path)]
+            return {f"function file {path.name}": path for path in files}
         root = variants_folder(entry.package, entry.kernels).parent.parent
         # `modules_of`: modules that are loaded already, whose imports the watch does not see.
         names = {*self._watch.take(entry.package), *modules_of(entry.package)}
