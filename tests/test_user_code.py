@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "tests" / "user_code"
-FILES = ("engine.py", "mistakes.py")
+FILES = ("engine.py", "harness.py", "mistakes.py")
 ERROR = re.compile(r"^mistakes\.py:(\d+): error: ", re.MULTILINE)
 
 
@@ -38,9 +38,10 @@ def output(request: pytest.FixtureRequest) -> str:
 
 def test_right_code_passes(output: str) -> None:
     assert re.search(
-        r"^Found \d+ errors in 1 file \(checked 2 source files\)$", output, re.MULTILINE
+        r"^Found \d+ errors in 1 file \(checked 3 source files\)$", output, re.MULTILINE
     )
     assert "engine.py" not in output
+    assert "harness.py" not in output
 
 
 def test_each_mistake_is_found(output: str) -> None:
@@ -50,8 +51,9 @@ def test_each_mistake_is_found(output: str) -> None:
     assert {int(number) for number in ERROR.findall(output)} == mistakes
 
 
-def test_right_code_runs() -> None:
-    runpy.run_path(str(HERE / "engine.py"), run_name="__main__")
+@pytest.mark.parametrize("file", ["engine.py", "harness.py"])
+def test_right_code_runs(file: str) -> None:
+    runpy.run_path(str(HERE / file), run_name="__main__")
 
 
 @pytest.mark.parametrize("package", ["bt_bench", "kernels/bt_kernels"])

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.base.errors import UsageError
+from bt_bench.base.extras import needing_run
 
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -169,6 +170,7 @@ class Bench:
         yield self.isolation
 
 
+@needing_run
 def bench(
     functions: Mapping[str, Callable[[], object]],
     *,

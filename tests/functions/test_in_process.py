@@ -148,3 +148,9 @@ def test_on_a_gpu():
     assert result.comparison("sleepy", Times.HOST).outcome == "slower"
     assert result.comparison("sleepy", Times.DEVICE).outcome != "slower"
     assert "on the device" in str(result)
+
+
+def test_a_light_installation_is_refused(monkeypatch):
+    monkeypatch.setattr("bt_bench.base.extras.missing_packages", lambda: ["torch"])
+    with pytest.raises(UsageError, match="bench needs torch, which is not installed; pip"):
+        bt_bench.bench({"one": int, "two": int})

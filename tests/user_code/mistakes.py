@@ -1,4 +1,4 @@
-"""Mistakes in the use of the block tables; the type checker must find each, and nothing else.
+"""Mistakes in the use of both packages; the type checker must find each, and nothing else.
 
 `test_user_code.py` checks that. Nothing runs this file.
 """
@@ -20,6 +20,14 @@ from bt_kernels.native import load
 from bt_kernels.variants import fused
 
 bt_bench.version()  # mistake
+bt_bench.lod("x")  # mistake
+bt_bench.load(1)  # mistake
+bt_bench.compare("x", treshold=3)  # mistake
+bt_bench.load("x").verdicts[0].ratoi  # mistake  # noqa: B018
+bt_bench.sweep("quick", progress=True)  # mistake
+bt_bench.benchmark(input={"n": [1]})  # mistake
+bt_bench.bench([lambda: None])  # mistake
+bt_bench.bench({"a": lambda: None}).speedups  # mistake  # noqa: B018
 bt_kernels.PAD_SLOT  # mistake  # noqa: B018
 
 layout = TableLayout((16,), (64,), 8)  # mistake
