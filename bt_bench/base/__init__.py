@@ -43,4 +43,11 @@ from bt_bench.base.git import git_command, git_environment, without_another_git
 from bt_bench.base.own_files import lock, open_own
 from bt_bench.base.scratch import scratch_folder
 from bt_bench.base.selecting import joined, names_given, select_names
-from bt_bench.base.units import format_bytes, format_number, format_percent, format_share, unit_text
+from bt_bench.base.units import (
+    format_bytes,
+    format_factors,
+    format_number,
+    format_percent,
+    format_share,
+    unit_text,
+)

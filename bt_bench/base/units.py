@@ -29,6 +29,13 @@ def format_number(value: float, digits: int = DIGITS) -> str:
     return f"{value:.{max(digits - 1 - exponent, 0)}f}"
 
 
+def format_factors(*factors: float) -> list[str]:
+    """Return factors with enough digits to show one percent of the largest: `1.27`, `8.7`."""
+    largest = max(factors)
+    decimals = 2 if largest < 8 else 1 if largest < 100 else 0
+    return [f"{factor:.{decimals}f}" for factor in factors]
+
+
 def format_percent(value: float, decimals: int = 1) -> str:
     """Format a percentage with `decimals` decimals and no sign for zero: 78.1, -3.0, 0.0."""
     text = f"{value:.{decimals}f}"

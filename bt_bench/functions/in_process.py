@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from bt_bench.base import format_factors, format_number
 from bt_bench.base.errors import UsageError
 from bt_bench.base.extras import needing_run
 
@@ -88,14 +89,16 @@ class Comparison:
         Args:
             where: where the time passes, such as `on the host`.
         """
+        interval = "–".join(format_factors(self.low, self.high))
         if self.outcome is Outcome.SAME:
-            return f"the same {where} ({self.low:.2f}–{self.high:.2f})"
+            return f"the same {where} ({interval})"
         if self.outcome is Outcome.UNCLEAR:
-            return f"not resolved {where} ({self.low:.2f}–{self.high:.2f} × as fast)"
+            return f"not resolved {where} ({interval} × as fast)"
         ends = self.speedup, self.low, self.high
         if self.outcome is Outcome.SLOWER:
             ends = 1 / self.speedup, 1 / self.high, 1 / self.low
-        return f"{ends[0]:.2f} × {self.outcome} ({ends[1]:.2f}–{ends[2]:.2f}) {where}"
+        factor, *interval_texts = format_factors(*ends)
+        return f"{factor} × {self.outcome} ({'–'.join(interval_texts)}) {where}"
 
 
 @dataclass(frozen=True)
@@ -157,11 +160,11 @@ class Bench:
             yield f"{name} is {', '.join(found)}"
         for name in names:
             medians = (
-                f"{self.median_us(name, times):.2f} µs {_WHERE[times]}"
+                f"{format_number(self.median_us(name, times))} µs {_WHERE[times]}"
                 for times in self.samples
                 if self.device is not None
             )
-            on_cpu = f"{self.median_us(name):.2f} µs on this CPU"
+            on_cpu = f"{format_number(self.median_us(name))} µs on this CPU"
             yield f"{name}: {on_cpu if self.device is None else ', '.join(medians)}"
         on = _NO_GPU if self.device is None else f"On {self.device}."
         yield f"Medians of {self.rounds} rounds, in which all take turns. {on}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bt_bench.analysis import Cause, Judgement, Verdict
-from bt_bench.base import format_share
+from bt_bench.base import format_factors, format_share
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
-from bt_bench.report.formats.texts import clean, factor_texts, limit_text, span_text
+from bt_bench.report.formats.texts import clean, limit_text, span_text
 from bt_bench.results import Quantity, Series, series_of
 
 _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.STAGE_US: "staging"}
@@ -64,7 +64,7 @@ def _size(members: Sequence[Judgement]) -> str:
     if not factors:
         return "?"
     if factors[0] >= _SMALLEST_FACTOR:
-        return f"{span_text(*factor_texts(factors[0], factors[-1]))} ×"
+        return f"{span_text(*format_factors(factors[0], factors[-1]))} ×"
     changes = sorted(abs(ratio - 1) for ratio in ratios)
     return f"{span_text(*(format_share(changes[at], 2).removesuffix(' %') for at in (0, -1)))} %"
 

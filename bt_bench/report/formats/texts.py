@@ -10,6 +10,7 @@ from bt_bench.analysis import MOST_TOLD, Judgement, Verdict
 from bt_bench.base import (
     ABSENT,
     Tone,
+    format_factors,
     format_number,
     format_percent,
     format_share,
@@ -28,7 +29,6 @@ TONES = {
 
 _MOST_DECIMALS = 9  # numbers that agree in as many count as equal
 
-_FEWER_DIGITS_FROM = 8
 
 _TIME_UNITS = ("us", "ms", "s")
 
@@ -123,13 +123,6 @@ def range_texts(judgement: Judgement) -> RangeTexts:
     return texts
 
 
-def factor_texts(*factors: float) -> list[str]:
-    """Return factors with enough digits to show one percent of the largest: `1.27`, `8.7`."""
-    largest = max(factors)
-    decimals = 2 if largest < _FEWER_DIGITS_FROM else 1 if largest < 100 else 0
-    return [f"{factor:.{decimals}f}" for factor in factors]
-
-
 @dataclass(frozen=True)
 class SpeedUpTexts:
     """A speed-up and its interval as text: `1.27`, and `1.24–1.31`.
@@ -150,10 +143,10 @@ def speed_up_texts(judgement: Judgement) -> SpeedUpTexts:
     """Return the change of a time as a speed-up over the base."""
     ratio, low, high = judgement.ratio, judgement.low, judgement.high
     if not ratio or not low or not high or not math.isfinite(high):
-        return SpeedUpTexts(factor_texts(1 / ratio)[0] if ratio else ABSENT, ABSENT)
+        return SpeedUpTexts(format_factors(1 / ratio)[0] if ratio else ABSENT, ABSENT)
     factors = 1 / ratio, 1 / high, 1 / low
     margin = 0.0 if judgement.evidence is None else judgement.evidence.margin.share
-    texts = factor_texts(*factors)
+    texts = format_factors(*factors)
     for decimals in range(2, _MOST_DECIMALS):
         lowest, highest = (1 / float(text) if float(text) else math.inf for text in texts[:0:-1])
         if _places(lowest - 1, highest - 1, margin) == _places(low - 1, high - 1, margin):
