@@ -120,6 +120,8 @@ def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:
 
 
 def _stock_hint(path: Path, suite: SuiteRef | None) -> str:
+    if (functions := path.with_name(f"{path.name}.py")).is_file():
+        return f"did you mean the file of functions {str(functions)!r}?"
     names = stock_config_names(suite)
     if path.stem in names:
         return f"{path.stem!r} is a stock config: write {path.stem!r} in place of the path"

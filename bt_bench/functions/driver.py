@@ -43,20 +43,18 @@ class FunctionDriver(Driver):
         tensors = {name: t for name, t in first.items() if isinstance(t, torch.Tensor)}
         self._own = {name: t.to(device, copy=True) for name, t in tensors.items()}
         self._outputs = {name for name, t in tensors.items() if _is_uninitialised(t)}
-        self._results = {
-            name: torch.empty_like(t, device=device)
-            for name, t in _results_of(benchmark, workload).items()
-        }
+        results, changed = _results_of(benchmark, workload)
+        self._results = {name: torch.empty_like(t, device=device) for name, t in results.items()}
         self._kept: list[object] = [None]
         self._function = getattr(self.variant, workload.benchmark)
         self._names = Implementation(workload.benchmark, self._function).parameters(list(first))
-        tolerances = {
-            shown: benchmark.tolerance_of(name)
-            for name in (*self._own, *self._results)
-            for shown in (name, _argument(name))
-        }
+        # What the reference leaves alone must stay as it is.
+        compared = {**dict.fromkeys(self._outputs | changed), **self._results}
+        _refuse_other_names(benchmark, list(compared))
         self.tolerances = {  # type: ignore[misc]  # of this benchmark
-            shown: tolerance for shown, tolerance in tolerances.items() if any(tolerance)
+            name if name in self._outputs or name in self._results else _argument(name): tolerance
+            for name in compared
+            if any(tolerance := benchmark.tolerance_of(name))
         }
 
     @classmethod
@@ -169,21 +167,47 @@ def _is_uninitialised(tensor: torch.Tensor) -> bool:
     return bool((tensor == torch.iinfo(tensor.dtype).max).all())
 
 
-def _results_of(benchmark: Benchmark, workload: FunctionWorkload) -> dict[str, torch.Tensor]:
-    """Return what the reference returns for the first step, by name, for shapes and dtypes.
+def _refuse_other_names(benchmark: Benchmark, names: Sequence[str]) -> None:
+    """Refuse tolerances for what is not compared, or must stay as it is.
+
+    Raises:
+        UsageError: naming the first one.
+    """
+    for name in benchmark.tolerance if isinstance(benchmark.tolerance, Mapping) else ():
+        if name not in names:
+            raise UsageError(
+                f"{line_of(benchmark.make)}: {benchmark.name} has a tolerance for {name!r}; "
+                f"expected one for what the reference returns or changes: {', '.join(names)}"
+            )
+
+
+def _results_of(
+    benchmark: Benchmark, workload: FunctionWorkload
+) -> tuple[dict[str, torch.Tensor], set[str]]:
+    """Return what the reference returns, by name, and the names of the arguments it changes.
+
+    Of what it returns, shapes and dtypes count, those of the first step.
 
     Raises:
         UsageError: if it returns anything but tensors.
     """
     key = repr(sorted(workload.inputs.items()))
-    known: dict[str, dict[str, torch.Tensor]] = benchmark.results
+    known: dict[str, tuple[dict[str, torch.Tensor], set[str]]] = benchmark.results
     if key in known:
         return known[key]
     assert benchmark.right is not None
-    step = FunctionDriver.inputs_on(torch.device("cpu"), workload)[0]
+    step, *others = FunctionDriver.inputs_on(torch.device("cpu"), workload)
     names = benchmark.right.parameters(list(step))
     found = _as_list(benchmark.right.function(*(step[name] for name in names)))
-    if not found and may_change(step) and contents_of(step) == contents_of(workload.steps[0]):
+    for other in others:
+        benchmark.right.function(*(other[name] for name in names))
+    changed = {
+        name
+        for before, after in zip(workload.steps, (step, *others), strict=True)
+        for name, contents in contents_of(before).items()
+        if contents_of(after)[name] != contents
+    }
+    if not found and may_change(step) and not changed:
         raise UsageError(
             f"{line_of(benchmark.right.function)}: the reference of {benchmark.name} returns "
             "nothing and changes none of its arguments; expected results to compare: return them, "
@@ -206,5 +230,6 @@ def _results_of(benchmark: Benchmark, workload: FunctionWorkload) -> dict[str, t
     }
     if all(value.untyped_storage().data_ptr() in own for value in fresh.values()):
         fresh = {}
-    known[key] = {name: torch.empty_like(value, device="meta") for name, value in fresh.items()}
+    shapes = {name: torch.empty_like(value, device="meta") for name, value in fresh.items()}
+    known[key] = shapes, changed
     return known[key]

@@ -110,7 +110,7 @@ class Bench:
         rounds: number of rounds; each function takes its turn in each.
         samples: by time and by function: the value of each round in µs.
         comparisons: all functions but the first against it, by each time.
-        results: how the returned tensors compare, in words; empty if functions return none.
+        results: how the returned tensors compare, in words.
     """
 
     device: str | None
@@ -143,7 +143,8 @@ class Bench:
         for each in self.comparisons:
             if (each.name, each.times) == (name, times):
                 return each
-        raise KeyError(f"{name!r}, {times}: no such comparison")
+        known = ", ".join(f"{each.name!r}, {str(each.times)!r}" for each in self.comparisons)
+        raise KeyError(f"{name!r}, {str(times)!r}: no such comparison; expected one of {known}")
 
     def __str__(self) -> str:
         """Return verdicts, times and their limits, a line each."""
@@ -158,6 +159,7 @@ class Bench:
             where = {Times.HOST: "on this CPU"} if self.device is None else _WHERE
             found = (self.comparison(name, times).text(where[times]) for times in told)
             yield f"{name} is {', '.join(found)}"
+        yield self.results
         for name in names:
             medians = (
                 f"{format_number(self.median_us(name, times))} µs {_WHERE[times]}"
@@ -168,8 +170,6 @@ class Bench:
             yield f"{name}: {on_cpu if self.device is None else ', '.join(medians)}"
         on = _NO_GPU if self.device is None else f"On {self.device}."
         yield f"Medians of {self.rounds} rounds, in which all take turns. {on}"
-        if self.results:
-            yield self.results
         yield self.isolation
 
 
@@ -364,11 +364,11 @@ def _compared(results: Mapping[str, object]) -> str:
 
     (first, right), *others = ((name, tensors(value)) for name, value in results.items())
     if not right:
-        return ""
+        return f"Results were not compared: {first} returns no tensor."
     apart = []
     for name, found in others:
         if [(t.shape, t.dtype) for t in found] != [(t.shape, t.dtype) for t in right]:
-            apart.append(f"{name} returned other shapes or dtypes than {first}")
+            apart.append(f"{name}'s have other shapes or dtypes than {first}'s")
             continue
         most = 0.0
         for mine, theirs in zip(found, right, strict=True):
@@ -376,5 +376,7 @@ def _compared(results: Mapping[str, object]) -> str:
                 distance = (mine.double() - theirs.double()).abs().max()
                 most = max(most, float(distance)) or math.nan
         if most:
-            apart.append(f"what {name} returned differs from {first}'s by up to {most:.3g}")
-    return f"{'; '.join(apart) or 'All returned the same, bit for bit'}, in the first call."
+            apart.append(f"{name}'s differ from {first}'s by up to {most:.3g}")
+    if apart:
+        return f"Results differ, in the first call: {'; '.join(apart)}."
+    return "All returned the same, bit for bit, in the first call."

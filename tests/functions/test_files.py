@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from support.commands import run, run_apart
@@ -219,6 +220,48 @@ def wrong(x):
     assert outcome.code == 5, outcome
     assert "ok      mine" in outcome.out
     assert "argument x[0] is" in outcome.out
+
+
+def test_a_tolerance_is_for_results_and_not_for_what_must_stay(written):
+    text = """\
+import torch
+import bt_bench
+
+@bt_bench.benchmark(inputs={"n": [7]}, tolerance=1e-3)
+def scale(n):
+    return {"x": torch.rand(n) + 1, "y": torch.rand(n) + 1, "out": torch.empty(n)}
+
+@scale.reference
+def right(x, y, out):
+    y *= 2
+    out.copy_(x)
+
+@scale.variant
+def near(x, y, out):
+    y *= 2.001
+    out.copy_(x * 1.0005)
+
+@scale.variant
+def wrong(x, y, out):
+    right(x, y, out)
+    x *= 1.0005
+"""
+    outcome = run("check", written(text), "--device", "cpu", "--explore", "0")
+    assert outcome.code == 5, outcome
+    assert "ok      near" in outcome.out
+    found = " ".join(outcome.out.split())
+    assert re.search(r"wrong · .* argument x\[0\] is .* elements differ, by up to 0\.000", found)
+    misspelt = text.replace("tolerance=1e-3", 'tolerance={"outt": 1e-3}')
+    outcome = run("check", written(misspelt, "other.py"), "--device", "cpu", "--explore", "0")
+    assert "scale has a tolerance for 'outt'; expected one for what the reference" in outcome.err
+    assert outcome.code == 2
+
+
+def test_a_file_of_functions_is_suggested_for_its_name_without_ending(written):
+    written(ADD)
+    outcome = run("sweep", "mine", "--device", "cpu")
+    assert outcome.code == 2
+    assert "no such file; did you mean the file of functions 'mine.py'?" in outcome.err
 
 
 def test_a_function_that_raises_fails_alone(written):

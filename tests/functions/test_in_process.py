@@ -64,8 +64,9 @@ def test_what_is_printed(clock):
     result = bt_bench.bench({"torch": lambda: clock.work(10), "mine": lambda: clock.work(8)})
     lines = str(result).splitlines()
     assert lines[0] == "mine is 1.25 × faster (1.25–1.25) on this CPU"
-    assert lines[1] == "torch: 10.00 µs on this CPU"
-    assert "There is no GPU" in lines[3]
+    assert lines[1] == "Results were not compared: torch returns no tensor."
+    assert lines[2] == "torch: 10.00 µs on this CPU"
+    assert "There is no GPU" in lines[4]
     assert lines[-1] == result.isolation
     assert result.isolation.startswith("Isolation: none. The functions share this process")
     assert repr(result) == str(result)
@@ -100,9 +101,15 @@ def test_results_are_compared(clock):
     found = bt_bench.bench({"a": lambda: x + 1, "b": lambda: x + 1})
     assert found.results == "All returned the same, bit for bit, in the first call."
     found = bt_bench.bench({"a": lambda: x + 1, "b": lambda: x + 2, "c": lambda: x[1:]})
-    assert "what b returned differs from a's by up to 1" in found.results
-    assert "c returned other shapes or dtypes than a" in found.results
-    assert bt_bench.bench({"a": lambda: None, "b": lambda: None}).results == ""
+    assert found.results == (
+        "Results differ, in the first call: b's differ from a's by up to 1; "
+        "c's have other shapes or dtypes than a's."
+    )
+    assert str(found).splitlines()[2] == found.results  # right below the verdicts
+    found = bt_bench.bench({"a": lambda: None, "b": lambda: None})
+    assert found.results == "Results were not compared: a returns no tensor."
+    with pytest.raises(KeyError, match="no such comparison; expected one of 'b', 'host_us'"):
+        found.comparison("c")
 
 
 @pytest.mark.parametrize(

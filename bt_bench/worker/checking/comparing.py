@@ -66,7 +66,10 @@ def describe(
         note = " (written although nothing may write there)"
     place = ", ".join(map(str, where))
     alike = ""
-    if not note and not found.dtype.is_floating_point:
+    if not note and found.dtype.is_floating_point:
+        most = (found.double() - wanted.double())[different].abs().max()
+        alike = f", by up to {float(most):.3g}"
+    elif not note:
         there = different.cpu()  # the two tensors may be on different devices
         alike = in_common(found.cpu()[there].numpy(), wanted.cpu()[there].numpy())
     return (
