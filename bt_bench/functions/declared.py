@@ -40,13 +40,11 @@ class Implementation:
         name: the variant's name in reports.
         function: takes arguments that the benchmark makes, by the names of its parameters.
         graph: whether its calls may be captured into CUDA graphs.
-        timed: whether it takes part in sweeps; only a reference may not.
     """
 
     name: str
     function: Callable[..., Any]
     graph: bool = False
-    timed: bool = True
 
     def parameters(self, names: Sequence[str]) -> list[str]:
         """Return the names of the arguments that the function takes, in its own order.
@@ -124,7 +122,8 @@ class Benchmark:
         Args:
             function: the function, where this is used without parentheses.
             name: its name as a variant; `None`: `baseline`, which others are compared with.
-            timed: whether sweeps time it, too.
+            timed: whether sweeps time it, too. If not, it is no variant, and one of these may be
+                named `baseline`.
             graph: whether its calls may be captured into CUDA graphs.
 
         Raises:
@@ -137,7 +136,9 @@ class Benchmark:
                     f"{line_of(function)}: benchmark {self.name!r} has a reference already, at "
                     f"{line_of(self.right.function)}; expected one"
                 )
-            self.right = self._added(Implementation(name or BASELINE, function, graph, timed))
+            self.right = Implementation(name or BASELINE, function, graph)
+            if timed:
+                self._added(self.right)
             return function
 
         return declare if function is None else declare(function)
@@ -169,7 +170,7 @@ class Benchmark:
 
         return declare if function is None else declare(function)
 
-    def _added(self, made: Implementation) -> Implementation:
+    def _added(self, made: Implementation) -> None:
         where = line_of(made.function)
         if made.name == REFERENCE or not _VARIANT.fullmatch(made.name):
             raise UsageError(
@@ -183,7 +184,6 @@ class Benchmark:
                 "names of their own: give another by name="
             )
         self.implementations[made.name] = made
-        return made
 
     def driving(self) -> Mapping[str, str]:
         """Return digests of the sources that drive and check variants, by function."""

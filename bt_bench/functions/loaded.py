@@ -66,7 +66,7 @@ def benchmarks_of(module: ModuleType, path: Path) -> dict[str, Benchmark]:
                 f"{line}: benchmark {name!r} has no reference; expected a function under "
                 f"@{name}.reference, whose results are right by definition"
             )
-        if not any(one.timed for one in each.implementations.values()):
+        if not each.implementations:
             raise UsageError(
                 f"{line}: benchmark {name!r} has nothing to time; expected a function under "
                 f"@{name}.variant"

@@ -69,9 +69,8 @@ class FunctionSuite(Suite):
         )
         found = {REFERENCE: "the functions whose results are right, on the CPU"}
         for one in ordered:
-            if one.timed:
-                lines = (one.function.__doc__ or "").strip().splitlines()
-                found.setdefault(one.name, lines[0] if lines else f"function {_name(one)}")
+            lines = (one.function.__doc__ or "").strip().splitlines()
+            found.setdefault(one.name, lines[0] if lines else f"function {_name(one)}")
         return found
 
     def _driving(self) -> Mapping[str, str]:

@@ -43,6 +43,13 @@ def test_functions_stay_what_they_are(add):
     assert add.right is add.implementations["baseline"]
 
 
+def test_a_reference_that_is_not_timed_is_no_variant(add):
+    add.reference(timed=False)(lambda x: x)
+    add.variant(name="baseline")(lambda x: x)
+    assert list(add.implementations) == ["baseline"]
+    assert add.right is not add.implementations["baseline"]
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
