@@ -732,9 +732,14 @@ def test_ctrl_c_leaves_no_checkout_and_no_process(seconds, tmp_path):
 def test_help_and_dry_run_import_neither_torch_nor_triton(repo):
     prologue = (
         "import sys\n"
-        "class Never:\n"
+        "from importlib.machinery import ModuleSpec\n"
+        "class Never:\n"  # there, but not to be imported
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('torch', 'triton'): raise AssertionError(name)\n"
+        "        return ModuleSpec(name, self) if name in ('torch', 'triton') else None\n"
+        "    def create_module(self, spec):\n"
+        "        raise AssertionError(spec.name)\n"
+        "    def exec_module(self, module):\n"
+        "        raise AssertionError(module)\n"
         "sys.meta_path.insert(0, Never())\n"
     )
     outcome = _apart(repo, "HEAD", "--dry-run", prologue=prologue)
