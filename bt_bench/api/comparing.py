@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing got worse, and enough was compared: the exit code is `OK`."""
+        """Tell whether nothing got worse, and enough was compared: the exit code is `OK`."""
         return self.exit_code is ExitCode.OK
 
     @property

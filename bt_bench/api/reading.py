@@ -128,7 +128,7 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """How it ended: `ok`, `insufficient`, `failed` or `unsupported`."""
+        """Tell how it ended: `ok`, `insufficient`, `failed` or `unsupported`."""
         return self.result.status
 
     @property
@@ -181,7 +181,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether it has come to its end; otherwise some cases are not there."""
+        """Tell whether it has come to its end; otherwise some cases are not there."""
         return all(result.complete for result in self.results)
 
     @property

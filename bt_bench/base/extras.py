@@ -13,7 +13,7 @@ Parameters = ParamSpec("Parameters")
 ResultT = TypeVar("ResultT")
 
 RUN_PACKAGES = {"torch": "torch", "triton": "Triton", "bt_kernels": "bt-kernels", "nvtx": "nvtx"}
-"""What the extra `run` installs and no measurement can do without: names by modules."""
+"""The names of packages, by modules, that the extra `run` installs and all measurements need."""
 
 
 def missing_packages() -> list[str]:

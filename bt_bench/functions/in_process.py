@@ -43,14 +43,14 @@ class Times(StrEnum):
     STEP = "step_us"
     """Until the device is idle."""
     DEVICE = "device_us"
-    """What the call adds on a busy device, by events on the current stream."""
+    """Added by the call on a busy device, by events on the current stream."""
 
 
 _WHERE = {Times.HOST: "on the host", Times.STEP: "until idle", Times.DEVICE: "on the device"}
 
 
 class Outcome(StrEnum):
-    """How a function compares with the first one."""
+    """The outcome of a comparison of a function with the first one."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -121,7 +121,7 @@ class Bench:
 
     @property
     def isolation(self) -> str:
-        """How far the functions were isolated from each other."""
+        """Say how far the functions were isolated from each other."""
         return _SHARED.format("" if self.device is None else ", its CUDA context and stream")
 
     def median_us(self, name: str, times: Times = Times.HOST) -> float:

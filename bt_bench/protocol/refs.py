@@ -41,7 +41,7 @@ class SuiteRef(Noun):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of functions (`bt_bench.functions`)."""
+        """Tell whether it is a file of functions (`bt_bench.functions`)."""
         return self.folder is not None and is_file_of_functions(self.folder)
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import shutil
 import signal
 from functools import partial
 
@@ -267,6 +269,15 @@ def test_resume_with_something_else(arguments, message, swept):
 
 def test_resume_accepts_the_same_config(config, swept):
     assert run("sweep", config, "--resume", swept).code == 0
+
+
+def test_resume_refuses_packed_results(swept, tmp_path):
+    out = tmp_path / "packed"
+    shutil.copytree(swept, out)
+    file = out / "fused.json"
+    file.with_name("fused.json.xz").write_bytes(lzma.compress(file.read_bytes()))
+    file.unlink()
+    assert "fused.json.xz, which is packed; unpack it" in refused("sweep", "--resume", out)
 
 
 def test_resume_refuses_other_sources(config, tmp_path, kernels):

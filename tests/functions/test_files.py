@@ -257,6 +257,27 @@ def wrong(x, y, out):
     assert outcome.code == 2
 
 
+def test_a_tolerance_is_for_what_the_reference_changes_in_any_step(written):
+    """In the first step, one of the two references leaves its argument alone."""
+    text = "import torch\nimport bt_bench\n"
+    for name, sign in (("high", ">"), ("low", "<")):
+        text += f"""
+@bt_bench.benchmark(inputs={{"n": [1]}}, tolerance=1e-3, steps=8)
+def {name}(n):
+    return {{"x": torch.rand(n)}}
+
+@{name}.reference
+def right(x):
+    x *= torch.where(x {sign} 0.5, 2, 1)
+
+@{name}.variant
+def near(x):
+    x *= torch.where(x {sign} 0.5, 2.001, 1)
+"""
+    outcome = run("check", written(text), "--device", "cpu", "--explore", "0")
+    assert outcome.code == 0, outcome
+
+
 def test_a_file_of_functions_is_suggested_for_its_name_without_ending(written):
     written(ADD)
     outcome = run("sweep", "mine", "--device", "cpu")

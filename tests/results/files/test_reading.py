@@ -575,7 +575,11 @@ def test_a_damaged_packed_file_is_named(folder: RunFolder) -> None:
     for suffix in ("xz", "gz"):
         packed = pack(path, suffix, keep=True)
         whole = packed.read_bytes()
-        for data in (whole[:-9], whole[:40] + b"\0\0\0\0" + whole[44:], whole + b"more"):
+        for data in (
+            whole[:-9],
+            whole[:40] + b"\0\0\0\0" + whole[44:],
+            whole + b"more than xz has",
+        ):
             packed.write_bytes(data)
             with pytest.raises(UsageError, match=f"cannot unpack .*fused.json.{suffix}, which beg"):
                 read_result(packed)
