@@ -22,7 +22,6 @@ import triton.language as tl
 
 import bt_bench
 
-CHUNK = 256
 TILE = 32
 
 
@@ -143,16 +142,18 @@ def place_kernel(topk_ids, counts, sorted_ids, expert_ids, num_padded, num_choic
 
 @moe_align.variant(name="triton", graph=True)
 def two_kernels(topk_ids, sorted_ids, expert_ids, num_padded, experts, block_size):
-    """A kernel that counts and one that places, both by chunks of 256 choices."""
+    """A kernel that counts and one that places, both by chunks of 32 to 256 choices."""
     num_choices = topk_ids.numel()
-    chunks = triton.cdiv(num_choices, CHUNK)
+    # About 32 chunks: each program reads the counts of all, and compares the choices of its own.
+    chunk = min(256, max(TILE, triton.next_power_of_2(triton.cdiv(num_choices, 32))))
+    chunks = triton.cdiv(num_choices, chunk)
     padded_experts = max(32, triton.next_power_of_2(experts))
     counts = topk_ids.new_empty(chunks, padded_experts)
     count_kernel[(chunks,)](
         topk_ids, counts, sorted_ids, num_choices, sorted_ids.numel(),
-        EXPERTS=padded_experts, CHUNK=CHUNK,
+        EXPERTS=padded_experts, CHUNK=chunk,
     )  # fmt: skip
     place_kernel[(chunks,)](
         topk_ids, counts, sorted_ids, expert_ids, num_padded, num_choices, expert_ids.numel(),
-        BLOCK_SIZE=block_size, EXPERTS=padded_experts, CHUNK=CHUNK, TILE=TILE, num_warps=8,
+        BLOCK_SIZE=block_size, EXPERTS=padded_experts, CHUNK=chunk, TILE=TILE, num_warps=8,
     )  # fmt: skip

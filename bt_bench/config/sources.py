@@ -93,14 +93,19 @@ def own_config(source: str, suite: SuiteRef | None = None) -> Path | None:
         source: as in `read_config`; stdin and configs that come with bt-bench give `None`.
         suite: as in `read_config`.
     """
-    is_shipped = (suite is None or suite.folder is None) and source in stock_config_names(suite)
+    is_shipped = (suite is None or suite.folder is None) and _is_stock(source, suite)
     return None if source == "-" or is_shipped else _find(source, suite)[0]
 
 
 def _find(source: str | os.PathLike[str], suite: SuiteRef | None) -> tuple[Path, str]:
-    if isinstance(source, str) and source in stock_config_names(suite):
+    if isinstance(source, str) and _is_stock(source, suite):
         return stock_config_path(source, suite), f"{source}.yaml"
     return Path(source), os.fspath(source)
+
+
+def _is_stock(source: str, suite: SuiteRef | None) -> bool:
+    # A file of functions needs no other suite.
+    return not is_file_of_functions(Path(source)) and source in stock_config_names(suite)
 
 
 def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:

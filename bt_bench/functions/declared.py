@@ -172,6 +172,11 @@ class Benchmark:
 
     def _added(self, made: Implementation) -> None:
         where = line_of(made.function)
+        if not callable(made.function):
+            raise UsageError(
+                f"{where}: benchmark {self.name!r} is given {made.function!r}; expected a function "
+                "to decorate: give options by name, as in name="
+            )
         if made.name == REFERENCE or not _VARIANT.fullmatch(made.name):
             raise UsageError(
                 f"{where}: a function of benchmark {self.name!r} is named {made.name!r}; expected "

@@ -70,12 +70,12 @@ class FunctionDriver(Driver):
         own = self._own
         # No function sees the step's own tensors and lists, which all arms share.
         arguments = [own[n] if n in own else deepcopy(step[n]) for n in self._names]
+        self._kept[0] = None
         call = partial(self._function, *arguments)
         return partial(_keep, self._kept, call) if self._results else call
 
     def prepare(self, operation: Operation, step: Mapping[str, Any]) -> None:
         """Copy the contents of a step into the tensors, except outputs."""
-        self._kept[0] = None
         for name, tensor in self._own.items():
             if name not in self._outputs:
                 tensor.copy_(step[name])

@@ -94,7 +94,10 @@ class Driver(ABC):
         """Restore the state before the first step; this need not wait for the device."""
 
     def prepare(self, operation: Operation, step: Any) -> None:  # noqa: B027  # optional
-        """Do the untimed work that must precede an operation in its step, after staging."""
+        """Do the untimed work that must precede an operation in its step, after staging.
+
+        Checks do it again before they repeat a call. Timing repeats calls without it.
+        """
 
     def finish(self, operation: Operation) -> None:  # noqa: B027  # optional
         """Do the untimed work that a step still lacks after an operation."""

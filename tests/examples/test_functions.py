@@ -34,7 +34,9 @@ def loaded(file: str):
 @pytest.mark.parametrize("file", FILES)
 def test_variants_are_right(written, file):
     name = written(file, text_of(file))
-    outcome = run("check", name, "--device", "cpu", "-k", SMALL[file], "--explore", "0")
+    outcome = run(
+        "check", name, "--device", "cpu", "-k", SMALL[file], "--explore", "0", checks=None
+    )
     assert outcome.code == 0, outcome
     for variant in ("baseline", "triton"):
         assert f"ok      {variant} · 2 checks of 2 workloads" in outcome.out
@@ -44,7 +46,7 @@ def test_variants_are_right(written, file):
 def test_a_wrong_variant_is_rejected(written, name):
     wrong = WRONG[name]
     words = ["--device", "cpu", "-k", SMALL[wrong.file], "--explore", "0", "--variants", "triton"]
-    outcome = run("check", written(wrong.file, wrong_text(name)), *words)
+    outcome = run("check", written(wrong.file, wrong_text(name)), *words, checks=None)
     assert outcome.code == 5, outcome
     assert wrong.code in outcome.out
     assert wrong.message in outcome.out

@@ -137,3 +137,9 @@ def test_parameters_are_taken_by_name():
             taken(wrong)
     with pytest.raises(UsageError, match="expected a Python function"):
         taken(dict)
+
+
+@pytest.mark.parametrize("declare", ["reference", "variant"])
+def test_a_name_given_by_place_is_refused(add, declare):
+    with pytest.raises(UsageError, match=r"is given 'mine'; expected a function .* by name"):
+        getattr(add, declare)("mine")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -139,24 +139,27 @@ def without_worker(checks: Sequence[str] | None = ("corners",)) -> Iterator[None
     """Lets what needs a worker do its work here.
 
     Args:
-        checks: the conformance workloads that variants are checked on; `None` for all, which take
-            seconds per variant.
+        checks: the conformance workloads of `block_tables` that variants are checked on; `None` for
+            all, which take seconds per variant. With `None` that suite is not even imported.
     """
-    # Late, so that tests of other suites need not load this one.
+    with (
+        forked_suites(),
+        nullcontext() if checks is None else _conformance(checks),
+        # Here it would see the threads of other tests, and it waits before and after each task.
+        patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
+        patch("bt_bench.worker.Supervisor", InProcess),
+    ):
+        yield
+
+
+def _conformance(checks: Sequence[str]) -> AbstractContextManager[object]:
     from bt_bench.suites.block_tables.workloads import conformance_workloads
 
     def workloads(seed: int) -> dict[str, Any]:
         found = conformance_workloads(seed)
-        return found if checks is None else {name: found[name] for name in checks}
+        return {name: found[name] for name in checks}
 
-    with (
-        forked_suites(),
-        # Here it would see the threads of other tests, and it waits before and after each task.
-        patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
-        patch("bt_bench.worker.Supervisor", InProcess),
-        patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads),
-    ):
-        yield
+    return patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads)
 
 
 def run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,14 @@ class VariantUnderCheck:
         addresses: addresses of outputs and state at set-up; empty: they are not compared.
         inputs: inputs of its own, which no other variant can spoil.
         start: copies of its state from before the first step.
+        prepare: does the untimed work again that preceded the call in progress.
     """
 
     driver: Driver
     addresses: dict[str, int]
     inputs: Sequence[Any] = ()
     start: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    prepare: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ class PlainTrial(Trial):
         outputs, state = driver.outputs(), driver.state()
         fill(outputs, right.poison)
         with guard(driver.variant, driver, step):
-            results = run_path(self._suite, driver, path, step, through)
+            results = run_path(self._suite, driver, path, step, through, subject)
         for found, wanted in ((outputs, right.outputs), (state, right.state)):
             for name, tensor in wanted.items():
                 tolerance = driver.tolerances.get(name)
@@ -234,16 +237,22 @@ class PlainTrial(Trial):
         expected: Mapping[Path, ExpectedStep],
         result: object,
     ) -> None:
-        """See the base class: only results that are views of outputs are filled."""
-        outputs = subject.driver.outputs().values()
-        memory = {tensor.untyped_storage().data_ptr() for tensor in outputs}
-        results = result if isinstance(result, (tuple, list)) else (result,)
-        views = {
-            str(number): each
-            for number, each in enumerate(results)
-            if isinstance(each, torch.Tensor) and each.untyped_storage().data_ptr() in memory
-        }
-        fill(views, expected[path].poison)
+        """See the base class.
+
+        Where a path has several calls, only results that are views of outputs are filled: other
+        outputs may be of an earlier call.
+        """
+        filled = subject.driver.outputs()
+        if len(path) > 1:
+            memory = {tensor.untyped_storage().data_ptr() for tensor in filled.values()}
+            results = result if isinstance(result, (tuple, list)) else (result,)
+            filled = {
+                str(number): each
+                for number, each in enumerate(results)
+                if isinstance(each, torch.Tensor) and each.untyped_storage().data_ptr() in memory
+            }
+        fill(filled, expected[path].poison)
+        subject.prepare()  # for calls that work in place
 
     def further(self) -> Iterator[tuple[str, Callable[[VariantUnderCheck, Guard], None]]]:
         """See the base class: `rewind` has to restore the state before the first step."""
@@ -306,16 +315,27 @@ def compare(
 
 
 def run_path(
-    suite: Suite, driver: Driver, path: Path, step: Any, through: Through
+    suite: Suite,
+    driver: Driver,
+    path: Path,
+    step: Any,
+    through: Through,
+    subject: VariantUnderCheck | None = None,
 ) -> list[tuple[Operation, object]]:
-    """Stage a step, make the calls of a path, and return their results."""
+    """Stage a step, make the calls of a path, and return their results.
+
+    The work that precedes each call is noted in `subject`, for calls that are repeated.
+    """
     calls = [suite.by_name[name] for name in path]
     staging = suite.staging
     if staging is not None and staging not in calls and any(c.traits.stages for c in calls):
         through(driver.variant, staging, driver.call(staging, step))
     results = []
     for operation in calls:
-        driver.prepare(operation, step)
+        prepare = partial(driver.prepare, operation, step)
+        prepare()
+        if subject is not None:
+            subject.prepare = prepare
         call = driver.call(operation, step)
         results.append((operation, through(driver.variant, operation, call)))
         driver.finish(operation)
