@@ -102,7 +102,7 @@ def one_token_at_a_time(qkv, positions, cos_sin, slot_mapping, key_cache, value_
             value_cache[block, offset] = heads[q_heads + kv_heads :]
 
 
-@rotary_cache.variant(name="baseline", graph=True)
+@rotary_cache.variant(name="baseline")
 def torch_ops(qkv, positions, cos_sin, slot_mapping, key_cache, value_cache, q_heads):
     """Several operations of torch; none waits for the GPU."""
     kv_heads, head_dim = key_cache.shape[2:]
@@ -158,7 +158,7 @@ def fused_kernel(qkv, positions, cos_sin, slot_mapping, key_cache, value_cache, 
     tl.store(value_cache + place + HALF, v2, mask=written)
 
 
-@rotary_cache.variant(name="triton", graph=True)
+@rotary_cache.variant(name="triton")
 def fused(qkv, positions, cos_sin, slot_mapping, key_cache, value_cache, q_heads):
     """One kernel, with a program for every 8 heads of a token."""
     _, _, kv_heads, head_dim = key_cache.shape
