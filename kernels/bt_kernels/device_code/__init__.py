@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_kernels.device_code.bundles import CARRIED, LISTED, MARKED, PARTED, Features, Sizes
+from bt_kernels.device_code.bundles import CARRIED, LISTED, MARKED, NOTHING, PARTED, Features, Sizes
 from bt_kernels.device_code.fields import (
     _SIZES,
     ADDRESS_BITS,
@@ -81,6 +81,7 @@ __all__ = [
     "MARKED",
     "MARK_FIELDS",
     "MAX_NUM_TOKENS",
+    "NOTHING",
     "NUM_BLOCKS",
     "NUM_ROWS",
     "OPTION_FIELDS",

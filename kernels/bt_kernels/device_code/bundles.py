@@ -14,6 +14,7 @@ MARKED = tl.constexpr(0)  # marks and records in pinned memory
 CARRIED = tl.constexpr(1)  # all in the parameters of the launch
 PARTED = tl.constexpr(2)  # ids in pinned memory, the rest in the parameters
 LISTED = tl.constexpr(3)  # the bitmap of rows in the parameters, the rest in pinned memory
+NOTHING = tl.constexpr(4)  # nowhere: a gather or slots alone, which see what was applied
 
 
 class Sizes(NamedTuple):
@@ -36,7 +37,9 @@ class Sizes(NamedTuple):
 class Features(NamedTuple):
     """The other constants that a kernel is compiled for."""
 
-    where: int  # one of the four above
+    where: int  # one of the five above
+    gathers: bool  # whether rows are gathered
+    maps: bool  # whether tokens are mapped to slots
     ids: bool  # whether intervals may have several ids
     indexed: bool  # whether parameters can be indexed: not in the interpreter
     groups: int

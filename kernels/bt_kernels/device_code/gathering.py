@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import CARRIED, MARKED
+from bt_kernels.device_code.bundles import CARRIED, MARKED, NOTHING
 from bt_kernels.device_code.fields import BLOCK_SIZE, REACH
 from bt_kernels.device_code.staged_rows import _first_id, _staged_ids
 
@@ -64,22 +64,25 @@ def _copy_rest(
     source_row, target_row = places
     live = (rows.row >= 0)[:, None]
     several = rows.end - rows.start > 1
-    if FEATURES.where != CARRIED:
+    if FEATURES.ids and FEATURES.where != CARRIED:
         past_last = tl.where(several, tl.minimum(past_last, rows.start), past_last)
     for done in range(0, tl.max(past_last - begin, axis=0), SIZES.rest):
         first = begin + done
         nth = tl.arange(0, SIZES.rest)[None, :]
         mask = nth < (past_last - first)[:, None]
-        fresh = (nth >= (rows.start - first)[:, None]) & (nth < (rows.end - first)[:, None])
         shown = mask & live & (nth >= (first_column - first)[:, None])
         source = (source_row + first)[:, None] + nth
-        old = tl.load(source, mask=shown & (~fresh), other=0)
-        new = rows.place[:, None]
-        if FEATURES.ids and FEATURES.where == CARRIED:
-            ids = (rows.place - rows.start + first)[:, None] + nth
-            many = several[:, None]
-            new = tl.where(many, _staged_ids(staged, ids, shown & fresh & many, FEATURES), new)
-        copied = tl.where(shown & fresh, new, old)
+        if FEATURES.where == NOTHING:
+            copied = tl.load(source, mask=shown, other=0)
+        else:
+            fresh = (nth >= (rows.start - first)[:, None]) & (nth < (rows.end - first)[:, None])
+            old = tl.load(source, mask=shown & (~fresh), other=0)
+            new = rows.place[:, None]
+            if FEATURES.ids and FEATURES.where == CARRIED:
+                ids = (rows.place - rows.start + first)[:, None] + nth
+                many = several[:, None]
+                new = tl.where(many, _staged_ids(staged, ids, shown & fresh & many, FEATURES), new)
+            copied = tl.where(shown & fresh, new, old)
         tl.store((target_row + first)[:, None] + nth, copied, mask=mask)
 
 
@@ -99,7 +102,7 @@ def _copy_several(
     One read takes as long as the rest of the program. So all reads are issued at once, which the
     compiler does only if the values read are stored unchanged.
     """
-    if FEATURES.where != CARRIED:
+    if FEATURES.ids and FEATURES.where != CARRIED:
         source_row, target_row = places
         begin = tl.maximum(begin, rows.start)
         past_last = tl.where(rows.row >= 0, tl.minimum(past_last, rows.end), begin)
@@ -159,7 +162,9 @@ def _gather_tile(
         wide_source = group.source + rows.row.to(tl.int64) * group.width
         wide_target = group.target + batch_index.to(tl.int64) * group.width
         wide = (tl.multiple_of(wide_source, [16]), tl.multiple_of(wide_target, [16]))
-    num_fours = tl.where(rows.staged, tl.minimum(rows.start, length), length) // 4
+    num_fours = length // 4
+    if FEATURES.where != NOTHING:
+        num_fours = tl.where(rows.staged, tl.minimum(rows.start, length), length) // 4
     if SHARES:
         apart = cut.num_chunks * SIZES.wide_columns
         begin = SIZES.own_columns + chunk * SIZES.wide_columns

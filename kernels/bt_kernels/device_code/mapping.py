@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import Rows, Tokens
+from bt_kernels.device_code.bundles import NOTHING, Rows, Tokens
 from bt_kernels.device_code.fields import BLOCK_SHIFT, BLOCK_SIZE, CAPACITY
 from bt_kernels.device_code.parts import _local_position
 from bt_kernels.device_code.staged_rows import _staged_ids
@@ -18,19 +18,22 @@ def _spread(values, chosen):
 
 
 @triton.jit
-def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr):
-    """Return the `Rows` of a tile's tokens."""
+def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Return the `Rows` of a tile's tokens, without their lengths."""
     batch_index = tile * SIZES.tile + tl.arange(0, SIZES.tile)
     ends = batch.query_start_loc + batch_index + 1
     past = tl.load(ends, mask=batch_index < batch.num_reqs, other=2147483647)
     which = tl.sum((token[None, :] >= past[:, None]).to(tl.int32), axis=0)
     chosen = tl.arange(0, SIZES.tile)[:, None] == which[None, :]
     row = _spread(rows.row, chosen)
-    start = _spread(rows.start, chosen)
-    end = _spread(rows.end, chosen)
-    place = _spread(rows.place, chosen)
-    staged = _spread(rows.staged.to(tl.int32), chosen) > 0
-    return Rows(row, start, end, place, staged, _spread(rows.length, chosen))
+    start = tl.zeros_like(row)
+    end = start
+    place = start
+    if FEATURES.where != NOTHING:
+        start = _spread(rows.start, chosen)
+        end = _spread(rows.end, chosen)
+        place = _spread(rows.place, chosen)
+    return Rows(row, start, end, place, end > start, None)
 
 
 @triton.jit
@@ -53,15 +56,19 @@ def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
     else:
         column = (position // block_size).to(tl.int32)
         offset = position % block_size
-    fresh = (column >= start) & (column < end)
     its_columns = group.source + row.to(tl.int64) * group.width
-    old = tl.load(its_columns + column, mask=mask & inside & (~fresh), other=0)
-    new = place
-    if FEATURES.ids:
-        many = end - start > 1
-        wanted = mask & inside & fresh & many
-        new = tl.where(many, _staged_ids(staged, place + column - start, wanted, FEATURES), new)
-    return Tokens(token, mask, inside, tl.where(fresh, new, old), offset, block_size)
+    if FEATURES.where == NOTHING:
+        block_id = tl.load(its_columns + column, mask=mask & inside, other=0)
+    else:
+        fresh = (column >= start) & (column < end)
+        old = tl.load(its_columns + column, mask=mask & inside & (~fresh), other=0)
+        new = place
+        if FEATURES.ids:
+            many = end - start > 1
+            wanted = mask & inside & fresh & many
+            new = tl.where(many, _staged_ids(staged, place + column - start, wanted, FEATURES), new)
+        block_id = tl.where(fresh, new, old)
+    return Tokens(token, mask, inside, block_id, offset, block_size)
 
 
 @triton.jit

@@ -61,7 +61,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import Batch, Cut, Staged
+from bt_kernels.device_code.bundles import NOTHING, Batch, Cut, Staged
 from bt_kernels.device_code.fields import (
     _SIZES,
     ADDRESS_BITS,
@@ -107,6 +107,8 @@ def one_launch_carrying_kernel(
 ):
     """Run a whole step.
 
+    Or, with `NOTHING`, gather or map alone; then there are no words but the callers' tables.
+
     Grid `(ceil(num_words / SIZES.words) + num_pieces + G * (num_spans + ceil(num_rows /
     SIZES.tile) + num_wide * num_chunks + num_pads),)`. The options `num_computed_tokens` and
     `slots_out` are addresses or 0, and the stride of `slots_out` is in elements.
@@ -118,7 +120,8 @@ def one_launch_carrying_kernel(
     num_writers = (num_words + SIZES.words - 1) // SIZES.words + num_pieces
     batch = Batch(idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows)
     if part < num_writers:
-        _write_part(part, descriptors, staged, batch, SIZES, FEATURES)
+        if FEATURES.where != NOTHING:
+            _write_part(part, descriptors, staged, batch, SIZES, FEATURES)
     else:
         cut = Cut(num_spans, num_wide, num_chunks, num_pads)
         in_group = _in_group(batch, cut, SIZES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bt_kernels.device_code.bundles import MARKED, Group, Rows
+from bt_kernels.device_code.bundles import MARKED, NOTHING, Group, Rows
 from bt_kernels.device_code.fields import (
     DESCRIPTOR_FIELDS,
     NUM_BLOCKS,
@@ -41,13 +41,18 @@ def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
     row = _mapped_rows(batch, batch_index)
     # One that does not exist counts as a dummy request.
     row = tl.where(row < tl.load(group.descriptor + NUM_ROWS), row, -1)
+    length = tl.zeros_like(row)
     if FEATURES.where == MARKED:
         start, end, place, found = _find_marked(row, group.index, staged)
+    elif FEATURES.where == NOTHING:
+        start, end, place, found = length, length, length, row < -1  # of none
     else:
         start, end, place, found = _find_carried(row, group.index, staged, FEATURES)
-    num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
-    owned = tl.load(num_blocks + row, mask=(row >= 0) & (~found), other=0)
-    return Rows(row, start, end, place, found, tl.where(found, end, owned))
+    if FEATURES.gathers:
+        num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
+        owned = tl.load(num_blocks + row, mask=(row >= 0) & (~found), other=0)
+        length = tl.where(found, end, owned)
+    return Rows(row, start, end, place, found, length)
 
 
 @triton.jit
@@ -112,26 +117,33 @@ def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl
     TILE: tl.constexpr = SIZES.tile
     num_tiles = (batch.num_rows + TILE - 1) // TILE
     if part < cut.num_spans:
-        _map_spans(group, staged, batch, part, cut.num_spans, SIZES, FEATURES)
+        if FEATURES.maps:
+            _map_spans(group, staged, batch, part, cut.num_spans, SIZES, FEATURES)
     elif part < cut.num_spans + num_tiles:
         tile = part - cut.num_spans
         begin = tile * TILE
-        first = tl.load(batch.query_start_loc + tl.minimum(begin, batch.num_reqs))
-        past_last = tl.load(batch.query_start_loc + tl.minimum(begin + TILE, batch.num_reqs))
-        rows = _rows_at(group, staged, batch, begin + tl.arange(0, TILE), FEATURES)
-        token = first + tl.arange(0, SIZES.tokens)
-        its_rows = _spread_rows(batch, tile, rows, token, SIZES)
-        # Nothing that is stored may lie between reads, or they would wait for each other.
-        tokens = _look_up(group, staged, batch, token, token < past_last, its_rows, FEATURES)
-        _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
-        _store_slots(group, tokens, SIZES)
+        if FEATURES.maps:
+            first = tl.load(batch.query_start_loc + tl.minimum(begin, batch.num_reqs))
+            past_last = tl.load(batch.query_start_loc + tl.minimum(begin + TILE, batch.num_reqs))
+            rows = _rows_at(group, staged, batch, begin + tl.arange(0, TILE), FEATURES)
+            token = first + tl.arange(0, SIZES.tokens)
+            its_rows = _spread_rows(batch, tile, rows, token, SIZES, FEATURES)
+            # Nothing that is stored may lie between reads, or they would wait for each other.
+            tokens = _look_up(group, staged, batch, token, token < past_last, its_rows, FEATURES)
+            if FEATURES.gathers:
+                _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
+            _store_slots(group, tokens, SIZES)
+        else:
+            rows = _rows_at(group, staged, batch, begin + tl.arange(0, TILE), FEATURES)
+            _gather_tile(group, staged, batch, cut, 0, tile, rows, False, TILE, SIZES, FEATURES)
     elif part < cut.num_spans + num_tiles + cut.num_wide * cut.num_chunks:
-        piece = part - cut.num_spans - num_tiles
-        batch_index = batch.num_rows - cut.num_wide + piece // cut.num_chunks
-        rows = _rows_at(group, staged, batch, batch_index + tl.arange(0, 1), FEATURES)
-        chunk = piece % cut.num_chunks
-        _gather_tile(group, staged, batch, cut, chunk, batch_index, rows, True, 1, SIZES, FEATURES)
-    else:
+        if FEATURES.gathers:
+            piece = part - cut.num_spans - num_tiles
+            place = batch.num_rows - cut.num_wide + piece // cut.num_chunks
+            rows = _rows_at(group, staged, batch, place + tl.arange(0, 1), FEATURES)
+            chunk = piece % cut.num_chunks
+            _gather_tile(group, staged, batch, cut, chunk, place, rows, True, 1, SIZES, FEATURES)
+    elif FEATURES.maps:
         pad = part - cut.num_spans - num_tiles - cut.num_wide * cut.num_chunks
         _pad(group, batch, pad, cut.num_pads, SIZES)
 

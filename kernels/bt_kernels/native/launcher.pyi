@@ -85,3 +85,37 @@ class Step:
         slots_out: torch.Tensor | None,
         /,
     ) -> int | None: ...
+    def apply(self) -> bool: ...
+    def gather(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        num_dirty_rows: int,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        num_computed_tokens: torch.Tensor | None,
+        /,
+    ) -> int | None: ...
+    def slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None,
+        /,
+    ) -> int | None: ...
+    def gather_slots(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        num_dirty_rows: int,
+        num_computed_tokens: torch.Tensor | None,
+        out: Sequence[torch.Tensor] | None,
+        out_ptrs: torch.Tensor | None,
+        slots_out: torch.Tensor | None,
+        /,
+    ) -> int | None: ...

@@ -3,11 +3,14 @@
 /* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, int kind, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
-    Py_ssize_t num_words = self->is.first + self->is.payloads[kind];
+    /* Of a part of a step, only the callers' tables. */
+    Py_ssize_t first = kind < NUM_KINDS ? 0 : self->is.first - self->num_groups;
+    Py_ssize_t num_words = self->is.first - first + (kind < NUM_KINDS ? self->is.payloads[kind] : 0);
     if (NUM_LEADING + num_words != launch->num_arguments) return 0;
     uint64_t values[NUM_LEADING + num_words]; /* no more: each page of the stack is touched */
+    const uint64_t *words = self->words.buf;
     memcpy(values, leading, NUM_LEADING * sizeof(uint64_t));
-    memcpy(values + NUM_LEADING, self->words.buf, (size_t)num_words * sizeof(uint64_t));
+    memcpy(values + NUM_LEADING, words + first, (size_t)num_words * sizeof(uint64_t));
     unsigned grid[3] = {num_programs, 1, 1};
     return launch_now(launch, grid, stream, values) ? -1 : 1;
 }
@@ -89,6 +92,30 @@ static int kind_of(const Step *self, const Packed *packed) {
     return packed->head <= room[MANY_APART] ? MANY_APART : IN_MEMORY;
 }
 
+/* The launch of a kind that suits a plan; NULL where it is not loaded. */
+static PyObject *launch_for(const Step *self, int kind, const Plan *plan) {
+    return self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
+}
+
+/* 1 if it is launched, 0 where Python code has to handle it, -1 for an error. */
+static int launch_any(Step *self, PyObject *launch, int kind, void *stream, const Plan *plan) {
+    unsigned num_programs = programs_of(self, plan);
+    return Py_TYPE(launch) == &LaunchType
+               ? launch_step(self, (Launch *)launch, kind, stream, num_programs, plan->leading)
+               : launch_by_python(launch, num_programs, plan->leading);
+}
+
+/* As `pack_and_launch`, for a part of a step that sees only what was applied. */
+static int launch_part(Step *self, int kind, Plan *plan) {
+    void *stream;
+    PyObject *launch = launch_for(self, kind, plan);
+    if (!launch || find_stream(self, &stream)) return 0;
+    Py_INCREF(launch);
+    int done = launch_any(self, launch, kind, stream, plan);
+    Py_DECREF(launch);
+    return done;
+}
+
 /* 1 if a planned step is launched, 0 where Python code has to handle it, -1 for an error. */
 static int pack_and_launch(Step *self, Plan *plan) {
     void *stream;
@@ -99,7 +126,7 @@ static int pack_and_launch(Step *self, Plan *plan) {
     Room room = {words, words + self->is.first, most, NULL, 0};
     if (!self->packing->pack(self->staged, &room, &packed)) return 0;
     int kind = kind_of(self, &packed);
-    PyObject *launch = self->launches[plan->shape][kind][plan->has_options][plan->is_aligned];
+    PyObject *launch = launch_for(self, kind, plan);
     if (!launch) return 0;
     uint64_t *leading = plan->leading;
     int in_memory = kind > MANY_IDS;
@@ -108,10 +135,7 @@ static int pack_and_launch(Step *self, Plan *plan) {
     if (!in_memory || (leading[STAGING] = pack_in_memory(self, kind, &room, &packed))) {
         leading[NUM_WORDS] = (uint64_t)packed.num_words;
         leading[NUM_PIECES] = (uint64_t)packed.num_pieces;
-        unsigned num_programs = programs_of(self, plan);
-        done = Py_TYPE(launch) == &LaunchType
-                   ? launch_step(self, (Launch *)launch, kind, stream, num_programs, leading)
-                   : launch_by_python(launch, num_programs, leading);
+        done = launch_any(self, launch, kind, stream, plan);
     }
     Py_DECREF(launch);
     if (done == 1) self->packing->clear(self->staged);
@@ -123,6 +147,20 @@ static int pack_and_launch(Step *self, Plan *plan) {
     return done;
 }
 
+/* Launches a plan, if it is one: a part of a step, or all of it. Returns the
+   number of requests, or None where Python code has to handle it. */
+static PyObject *finish(Step *self, int part, int done, Plan *plan) {
+    int pushed = 0;
+    if (done == 1) {
+        if (self->device && enter(self->device, &pushed)) return NULL;
+        done = part == WHOLE ? pack_and_launch(self, plan) : launch_part(self, part, plan);
+        if (leave(pushed)) return NULL;
+    }
+    if (done < 0) return NULL;
+    if (!done) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(plan->leading[NUM_REQS]);
+}
+
 static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
                            PyObject *names) {
     Step *self = (Step *)object;
@@ -130,21 +168,54 @@ static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargs
         PyErr_SetString(PyExc_TypeError, "expected 10 arguments");
         return NULL;
     }
+    Given given;
+    memcpy(&given, args, sizeof(given));
     Plan plan = {0};
-    int done = plan_step(self, args, &plan), pushed = 0;
-    if (done == 1) {
-        if (self->device && enter(self->device, &pushed)) return NULL;
-        done = pack_and_launch(self, &plan);
-        if (leave(pushed)) return NULL;
-    }
-    if (done < 0) return NULL;
-    if (!done) Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(plan.leading[NUM_REQS]);
+    return finish(self, WHOLE, plan_step(self, &given, &plan), &plan);
+}
+
+/* Parts of a step. */
+
+static PyObject *step_apply(Step *self, PyObject *unused) {
+    (void)unused;
+    Plan plan = {.has_options = self->is.sharded != 0, .is_aligned = self->is.aligned != 0};
+    for (int i = DESCRIPTORS; i <= POSITIONS; i++) plan.leading[i] = (uint64_t)self->is.descriptors;
+    plan.leading[STAGING] = (uint64_t)self->is.descriptors;
+    plan.leading[INDEX_STEP] = 1;
+    PyObject *found = finish(self, WHOLE, 1, &plan);
+    if (!found) return NULL;
+    int done = found != Py_None;
+    Py_DECREF(found);
+    return PyBool_FromLong(done);
+}
+
+static PyObject *step_gather(Step *self, PyObject *const *args, Py_ssize_t num) {
+    if (num != 6) return PyErr_Format(PyExc_TypeError, "expected 6 arguments; got %zd", num);
+    Given given = {.mapping = args[0], .num_reqs_padded = args[1], .num_dirty_rows = args[2],
+                   .computed = args[5], .out = args[3], .pointers = args[4],
+                   .slots_out = Py_None};
+    Plan plan = {0};
+    return finish(self, GATHER, plan_step(self, &given, &plan), &plan);
+}
+
+static PyObject *step_slots(Step *self, PyObject *const *args, Py_ssize_t num) {
+    if (num != 5) return PyErr_Format(PyExc_TypeError, "expected 5 arguments; got %zd", num);
+    Given given = {.mapping = args[0], .starts = args[1], .positions = args[2],
+                   .num_tokens_padded = args[3], .computed = Py_None, .slots_out = args[4]};
+    Plan plan = {0};
+    return finish(self, SLOTS, plan_step(self, &given, &plan), &plan);
+}
+
+static PyObject *step_gather_slots(Step *self, PyObject *const *args, Py_ssize_t num) {
+    if (num != 10) return PyErr_Format(PyExc_TypeError, "expected 10 arguments; got %zd", num);
+    Given given;
+    memcpy(&given, args, sizeof(given));
+    Plan plan = {0};
+    return finish(self, GATHER_SLOTS, plan_step(self, &given, &plan), &plan);
 }
 
 static PyObject **launch_of(Step *self, int number) {
-    int kinds = number / 4;
-    return &self->launches[kinds / NUM_KINDS][kinds % NUM_KINDS][number / 2 % 2][number % 2];
+    return &self->launches[0][0][0][0] + number;
 }
 
 static int step_clear(Step *self) {
@@ -152,7 +223,7 @@ static int step_clear(Step *self) {
     Py_CLEAR(self->ring);
     Py_CLEAR(self->device);
     Py_CLEAR(self->tensor_type);
-    for (int i = 0; i < NUM_SHAPES * NUM_KINDS * 4; i++) Py_CLEAR(*launch_of(self, i));
+    for (int i = 0; i < NUM_SHAPES * NUM_LAUNCHES * 4; i++) Py_CLEAR(*launch_of(self, i));
     return 0;
 }
 
@@ -160,7 +231,7 @@ static int step_traverse(Step *self, visitproc visit, void *arg) {
     Py_VISIT(self->staged);
     Py_VISIT(self->ring);
     Py_VISIT(self->tensor_type);
-    for (int i = 0; i < NUM_SHAPES * NUM_KINDS * 4; i++) Py_VISIT(*launch_of(self, i));
+    for (int i = 0; i < NUM_SHAPES * NUM_LAUNCHES * 4; i++) Py_VISIT(*launch_of(self, i));
     return 0;
 }
 
@@ -271,8 +342,8 @@ static PyObject *step_add(Step *self, PyObject *args) {
     PyObject *launch;
     if (!PyArg_ParseTuple(args, "iippO", &shape, &kind, &has_options, &is_aligned, &launch))
         return NULL;
-    if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_KINDS)
-        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 5",
+    if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_LAUNCHES)
+        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 8",
                             shape, kind);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
@@ -287,7 +358,16 @@ static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
      "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
      "many) and kind (0 single ids, 1 few and 2 many, 3 few and 4 many with ids in memory, 5 all\n"
-     "in memory)."},
+     "in memory; parts of a step: 6 a gather, 7 slots, 8 both)."},
+    {"apply", (PyCFunction)step_apply, METH_NOARGS,
+     "apply(): launches what is staged; returns whether Python code need not handle it."},
+    {"gather", (PyCFunction)(void (*)(void))step_gather, METH_FASTCALL,
+     "gather(idx_mapping, num_reqs_padded, num_dirty_rows, out, out_ptrs, num_computed_tokens):\n"
+     "launches a gather of what was applied; returns like a call of the whole step."},
+    {"slots", (PyCFunction)(void (*)(void))step_slots, METH_FASTCALL,
+     "slots(idx_mapping, query_start_loc, positions, num_tokens_padded, out): likewise."},
+    {"gather_slots", (PyCFunction)(void (*)(void))step_gather_slots, METH_FASTCALL,
+     "Takes the arguments of a whole step: likewise."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -26,11 +26,13 @@ typedef struct {
 #define DLPACK_UINT 1
 #define NUM_SHAPES 2
 #define NUM_KINDS 6
+#define NUM_LAUNCHES 9 /* of these kinds, and of parts of a step */
 #define MAX_NUM_BATCHED_TOKENS 1073741824 /* as in layout.py: of a caller's slots, too */
 
 enum { FEW, MANY };
 /* As in one_launch/carrying.py. */
 enum { SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY };
+enum { GATHER = NUM_KINDS, SLOTS, GATHER_SLOTS, WHOLE };
 
 /* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
 typedef struct {
@@ -52,7 +54,7 @@ typedef struct {
     PyObject *ring;              /* of buffers, for what does not fit */
     Device *device;              /* NULL in tests with tensors on the CPU */
     /* By shape, kind, whether there are options, and whether rows are aligned. */
-    PyObject *launches[NUM_SHAPES][NUM_KINDS][2][2];
+    PyObject *launches[NUM_SHAPES][NUM_LAUNCHES][2][2];
     Py_buffer words, widths, taken;
     Constants is;
     long long num_groups, num_taken;
@@ -90,6 +92,13 @@ enum {
     NUM_PADS, STAGING, NUM_LEADING,
 };
 
+/* The arguments of a step, in the order in which it is called. Of a part of a step those that it
+   has not are NULL: a gather has no `starts`, slots have no `num_reqs_padded`. */
+typedef struct {
+    PyObject *mapping, *starts, *positions, *num_reqs_padded, *num_tokens_padded, *num_dirty_rows,
+        *computed, *out, *pointers, *slots_out;
+} Given;
+
 /* A step whose arguments have been looked at. */
 typedef struct {
     uint64_t leading[NUM_LEADING];
@@ -103,8 +112,9 @@ static long long spans_of(const Step *self, int shape, long long num_tokens) {
     return at_most(self->is.max_spans, divided_up(num_tokens, self->is.span));
 }
 
-/* As `OneLaunch.cut_of`. */
-static void cut(const Step *self, long long num_tokens, long long longest, Plan *plan) {
+/* As `OneLaunch.cut_of`; without tokens, none are mapped. */
+static void cut(const Step *self, long long num_tokens, long long longest, int gathers,
+                Plan *plan) {
     const Constants *is = &self->is;
     uint64_t *leading = plan->leading;
     long long num_reqs = (long long)leading[NUM_REQS], num_rows = (long long)leading[NUM_ROWS];
@@ -112,6 +122,7 @@ static void cut(const Step *self, long long num_tokens, long long longest, Plan 
     plan->shape = num_rows * self->num_groups > is->many_rows ? MANY : FEW;
     plan->num_tiles = divided_up(num_rows, is->requests[plan->shape]);
     leading[NUM_SPANS] = (uint64_t)spans_of(self, plan->shape, num_tokens);
+    if (!gathers) return;
     long long num_wide = longest > is->own_columns ? num_rows : num_padded;
     if (num_padded > 0 && longest < is->widest) longest = is->widest;
     if (!num_wide || longest <= is->own_columns) return;
@@ -197,38 +208,58 @@ static int take_options(Step *self, PyObject *computed, PyObject *slots, long lo
     return num_tokens <= num_slots;
 }
 
-/* Looks at the arguments of a step. 1 if it can be launched, 0 where Python code has to handle it. */
-static int plan_step(Step *self, PyObject *const *args, Plan *plan) {
-    long long sizes[3]; /* num_reqs_padded, num_tokens_padded, num_dirty_rows */
-    for (int i = 0; i < 3; i++) {
-        int overflow = 0;
-        if (!PyLong_CheckExact(args[3 + i])) return 0;
-        sizes[i] = PyLong_AsLongLongAndOverflow(args[3 + i], &overflow);
-        if (overflow || sizes[i] < 0) return 0;
-    }
+/* A size of 0 or more. */
+static int take_size(PyObject *object, long long *size) {
+    int overflow = 0;
+    if (!PyLong_CheckExact(object)) return 0;
+    *size = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return !overflow && *size >= 0;
+}
+
+/* The rows to gather, by their number in the batch. */
+static int take_rows(Step *self, const Given *given, long long num_reqs, Plan *plan) {
+    long long num_padded, num_dirty, most = self->is.max_num_reqs;
+    if (!take_size(given->num_reqs_padded, &num_padded) ||
+        !take_size(given->num_dirty_rows, &num_dirty) || num_reqs > num_padded ||
+        num_padded > most || num_dirty > most ||
+        !take_tables(self, given->out, given->pointers, num_padded, plan))
+        return 0;
+    /* Rows of the caller's tables after the padded batch are the caller's. */
+    int is_own = given->out == Py_None;
+    plan->leading[NUM_ROWS] = (uint64_t)(is_own && num_dirty > num_padded ? num_dirty : num_padded);
+    return 1;
+}
+
+/* Looks at the arguments of a step, or of a part of one. 1 if it can be launched, 0 where Python
+   code has to handle it. */
+static int plan_step(Step *self, const Given *given, Plan *plan) {
+    uint64_t *leading = plan->leading;
+    int gathers = given->num_reqs_padded != NULL, maps = given->starts != NULL;
     Tensor mapping, starts, positions;
-    if (!look_at(self, args[0], 1, 0, &mapping) || mapping.kind != DLPACK_INT ||
-        !look_at(self, args[1], 1, 32, &starts) || !look_at(self, args[2], 1, 64, &positions))
-        return 0;
+    long long num_tokens_padded = 0, num_tokens = 0;
+    if (!look_at(self, given->mapping, 1, 0, &mapping) || mapping.kind != DLPACK_INT) return 0;
     long long num_reqs = mapping.shape[0];
-    if (num_reqs > sizes[0] || sizes[0] > self->is.max_num_reqs ||
-        sizes[2] > self->is.max_num_reqs || starts.shape[0] <= num_reqs)
-        return 0;
+    if (num_reqs > self->is.max_num_reqs) return 0;
     plan->has_options = self->is.sharded != 0;
     plan->is_aligned = self->is.aligned != 0;
-    if (!take_tables(self, args[7], args[8], sizes[0], plan) ||
-        !take_options(self, args[6], args[9], sizes[1], plan))
-        return 0;
-    uint64_t *leading = plan->leading;
-    /* Rows of the caller's tables after the padded batch are the caller's. */
-    long long num_rows = args[7] == Py_None && sizes[2] > sizes[0] ? sizes[2] : sizes[0];
-    leading[DESCRIPTORS] = leading[STAGING] = (uint64_t)self->is.descriptors;
+    for (int i = DESCRIPTORS; i <= POSITIONS; i++) leading[i] = (uint64_t)self->is.descriptors;
+    leading[STAGING] = (uint64_t)self->is.descriptors;
     leading[MAPPING] = address_in(&mapping);
-    leading[STARTS] = address_in(&starts);
-    leading[POSITIONS] = address_in(&positions);
     leading[INDEX_STEP] = mapping.bits / 32;
-    leading[NUM_REQS] = (uint64_t)num_reqs;
-    leading[NUM_ROWS] = (uint64_t)num_rows;
-    cut(self, positions.shape[0], self->packing->longest(self->staged), plan);
+    leading[NUM_REQS] = leading[NUM_ROWS] = (uint64_t)num_reqs;
+    if (maps) {
+        if (!look_at(self, given->starts, 1, 32, &starts) || starts.shape[0] <= num_reqs ||
+            !look_at(self, given->positions, 1, 64, &positions) ||
+            !take_size(given->num_tokens_padded, &num_tokens_padded))
+            return 0;
+        leading[STARTS] = address_in(&starts);
+        leading[POSITIONS] = address_in(&positions);
+        num_tokens = positions.shape[0];
+    }
+    if ((gathers && !take_rows(self, given, num_reqs, plan)) ||
+        !take_options(self, given->computed, given->slots_out, num_tokens_padded, plan))
+        return 0;
+    if (!maps) leading[NUM_PADS] = 0;
+    cut(self, num_tokens, gathers ? self->packing->longest(self->staged) : 0, gathers, plan);
     return 1;
 }

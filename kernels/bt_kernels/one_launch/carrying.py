@@ -12,7 +12,14 @@ import torch
 import triton
 
 from bt_kernels import launches
-from bt_kernels.device_code import CARRIED, LISTED, PARTED, Features, one_launch_carrying_kernel
+from bt_kernels.device_code import (
+    CARRIED,
+    LISTED,
+    NOTHING,
+    PARTED,
+    Features,
+    one_launch_carrying_kernel,
+)
 from bt_kernels.one_launch.shapes import (
     FEW,
     MAX_BITMAP,
@@ -27,7 +34,7 @@ from bt_kernels.staging import PIECE_IDS, bitmap_words
 
 if TYPE_CHECKING:
     from bt_kernels.native.launcher import Launch, Step
-    from bt_kernels.one_launch.shapes import Shape
+    from bt_kernels.one_launch.shapes import Cut, Shape
     from bt_kernels.one_launch.steps import Batch, Options, Steps
 
 SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY = KINDS = range(len(PAYLOADS))
@@ -37,6 +44,9 @@ Intervals of one id each; few or many intervals of any length with their ids; fe
 their ids; or none.
 """
 
+GATHER, SLOTS, GATHER_SLOTS = PARTS = range(len(PAYLOADS), len(PAYLOADS) + 3)
+"""The launches of parts of a step, which see only what was applied, and carry nothing."""
+
 _WHERE = {
     SINGLE_IDS: CARRIED.value,
     FEW_IDS: CARRIED.value,
@@ -44,6 +54,7 @@ _WHERE = {
     FEW_APART: PARTED.value,
     MANY_APART: PARTED.value,
     IN_MEMORY: LISTED.value,
+    **dict.fromkeys(PARTS, NOTHING.value),
 }
 
 NUM_LEADING = 18
@@ -128,13 +139,51 @@ class CarryingLaunch:
             if staged.pack_words(self.bitmap, payload, view[first:]) != packed:
                 raise RuntimeError("what is staged has changed during the step")
             staging = ring.current
+        self._run(tables, binary, batch, options, cut, (num_words, num_pieces), staging)
+        if staging is not None:
+            ring.note_reader()
+        return True
+
+    def run_part(self, tables: Steps, batch: Batch, options: Options) -> bool:
+        """Launch a gather, slots or both, of what was applied; return whether that was possible."""
+        kind = (GATHER_SLOTS if batch.maps else GATHER) if batch.gathers else SLOTS
+        aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
+        cut = tables.cut_of(batch)
+        binary = Binary(cut.shape, kind, self._sharded or bool(options), aligned)
+        if self._launch_of(binary) is None:
+            return False
+        self._run(tables, binary, batch, options, cut, (0, 0), None)
+        return True
+
+    def _run(
+        self,
+        tables: Steps,
+        binary: Binary,
+        batch: Batch,
+        options: Options,
+        cut: Cut,
+        written: tuple[int, int],
+        staging: torch.Tensor | None,
+    ) -> None:
+        """Launch a binary.
+
+        Args:
+            tables: the tables of the step.
+            binary: one that is loaded.
+            batch: the batch, and the parts to do.
+            options: the options of the step.
+            cut: the division of the batch into programs.
+            written: the numbers of carried intervals, and of pieces of these.
+            staging: pinned memory that is read; `None`: none.
+        """
         slots = tables.slot_mappings if options.slots is None else options.slots
-        num_pads = pads_for(slots.shape[1])
+        num_pads = pads_for(slots.shape[1]) if batch.maps else 0
         if self._place.launcher is None:
             self._addressed = options  # shows whose memory it is that kernels have addresses of
         computed, slots_out, stride = options.addresses()
         for group in range(self._groups):
             self._targets[group] = options.tables[group].data_ptr() if options.tables else 0
+        num_words, num_pieces = written
         writers = -(-num_words // cut.shape.sizes.words) + num_pieces
         grid = (writers + self._groups * (cut.num_programs + num_pads), 1, 1)
         arguments = (
@@ -144,9 +193,6 @@ class CarryingLaunch:
             self._int64 if staging is None else staging,
         )
         self._launch(binary, grid, arguments)
-        if staging is not None:
-            ring.note_reader()
-        return True
 
     def _kind(self, num_pieces: int, head: int, size: int, longest: int) -> int:
         room = self.payloads
@@ -171,7 +217,8 @@ class CarryingLaunch:
         ways = [(True, False), (True, aligned)] if aligned else [(True, False)]
         if not self._sharded:
             ways.append((False, aligned))
-        return [Binary(shape, kind, *way) for shape, kind, way in product(shapes, kinds, ways)]
+        every = product(shapes, (*kinds, *PARTS), ways)
+        return [Binary(shape, kind, *way) for shape, kind, way in every]
 
     def load(self, binary: Binary) -> None:
         """Compile and load a binary, unless that was done."""
@@ -213,27 +260,38 @@ class CarryingLaunch:
             size = staging.numel() // 2 * 2
             # A single element may have any stride.
             mapping = mapping.as_strided(mapping.shape, (1,))
+            first, past_last = self._words_of(binary.kind)
             one_launch_carrying_kernel[grid](
                 *(descriptors, mapping.view(torch.int32), *others),
-                *(staging.view(-1)[:size].view(torch.int64), self._in_memory),
+                *(staging.view(-1)[:size].view(torch.int64), self._in_memory[first:past_last]),
                 *self._constants_of(binary),
             )
             return
         launch = self._kept[binary]
         assert launch is not None
-        words = self.words[: self._num_words(binary.kind)]
+        words = self.words[slice(*self._words_of(binary.kind))]
         launch(self._current_stream(self._place.index), grid, arguments, words)
+
+    def _words_of(self, kind: int) -> tuple[int, int]:
+        """Return the range of words that are parameters: of a part, only the callers' tables."""
+        if kind in PARTS:
+            return self.first - self._groups, self.first
+        return 0, self.first + self.payloads[kind]
 
     def _num_words(self, kind: int) -> int:
         """Return the number of words that are parameters."""
-        return self.first + self.payloads[kind]
+        first, past_last = self._words_of(kind)
+        return past_last - first
 
     def _constants_of(self, binary: Binary) -> tuple[Any, ...]:
+        is_part = binary.kind in PARTS
         features = Features(
             where=_WHERE[binary.kind],
-            ids=binary.kind != SINGLE_IDS,
+            gathers=binary.kind != SLOTS,
+            maps=binary.kind != GATHER,
+            ids=not is_part and binary.kind != SINGLE_IDS,
             indexed=launches.COMPILES,
-            groups=self._groups,
+            groups=0 if is_part else self._groups,
             bitmap=self._per_group,
             payload=self.first,
             options=binary.options,

@@ -84,6 +84,8 @@ class FixedLaunch:
     def _features(self, has_options: bool) -> Features:
         return Features(
             where=MARKED.value,
+            gathers=True,
+            maps=True,
             ids=True,
             indexed=False,
             groups=0,  # these three are for launches that carry staged writes

@@ -57,13 +57,19 @@ class Steps(Tables, Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch of a step, `num_reqs` requests, and the rows to gather or zero."""
+    """The batch of a step, `num_reqs` requests, and the rows to gather or zero.
+
+    A launch may do a part of the step: gather alone, map tokens alone, or neither, which leaves the
+    staged writes. Tensors that a part does not need are never read.
+    """
 
     idx_mapping: torch.Tensor
     query_start_loc: torch.Tensor
     positions: torch.Tensor
     num_reqs: int
     num_rows: int
+    gathers: bool = True
+    maps: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from bt_kernels import launches
 from bt_kernels.device_tables import CapturedWrites, arguments
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches
 from bt_kernels.fusions import FusedApply, FusedGatherSlots
@@ -124,6 +125,135 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self.num_dirty_rows = dirty
         return self._views(num_reqs_padded, out), slots
 
+    def apply_staged_writes(self) -> None:
+        if self._captured_writes is not None:
+            self._captured_writes.settle(self)
+        if not self._staged or (self._quick is not None and self._quick.apply()):
+            return
+        self.refuse_capture("apply_staged_writes")
+        nothing = Batch(*self._unread, 0, 0, gathers=False, maps=False)
+        if self._carrying is not None and self._carrying.run(self, nothing, Options()):
+            self._staged.clear()
+        else:
+            super().apply_staged_writes()
+
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        options = (out, out_ptrs, num_computed_tokens)
+        if self._is_quick():
+            num_reqs = self._quick.gather(  # type: ignore[union-attr]  # see `_is_quick`
+                idx_mapping, num_reqs_padded, self.num_dirty_rows, *options
+            )
+            if num_reqs is not None:
+                if out is None:
+                    self.num_dirty_rows = num_reqs
+                return self._views(num_reqs_padded, out)
+        if self._carrying is None:
+            return super().gather_block_tables(idx_mapping, num_reqs_padded, *options)
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        window = self._check_options(num_reqs_padded, *options)
+        if self.validate and not self.place.is_capturing():
+            arguments.check_rows_exist(self.layout, idx_mapping)
+        num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
+        batch = Batch(idx_mapping, *self._unread[1:], num_reqs, num_rows, maps=False)
+        if num_rows and not self._carrying.run_part(self, batch, Options(window, out, out_ptrs)):
+            _, pointers = self._options(num_reqs_padded, *options)
+            self._launch_gather(idx_mapping, num_rows, window, pointers)
+        self.num_dirty_rows = dirty
+        return self._views(num_reqs_padded, out)
+
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        tokens = (query_start_loc, positions, num_tokens_padded, out)
+        quick = None if self.validate else self._quick
+        if quick is not None and quick.slots(idx_mapping, *tokens) is not None:
+            if out is None:
+                return self._views_of_slots(num_tokens_padded)
+            return out[:, :num_tokens_padded]
+        if self._carrying is None:
+            return super().compute_slot_mappings(idx_mapping, *tokens)
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        views = self._check_slots(num_reqs, idx_mapping, *tokens)
+        batch = Batch(idx_mapping, query_start_loc, positions, num_reqs, num_reqs, gathers=False)
+        if not self._carrying.run_part(self, batch, Options(slots=out)):
+            self._launch_slots(idx_mapping, query_start_loc, positions, out)
+        return views
+
+    def gather_and_compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        tokens = (query_start_loc, positions)
+        options = (out, out_ptrs, num_computed_tokens)
+        if self._is_quick():
+            num_reqs = self._quick.gather_slots(  # type: ignore[union-attr]
+                *(idx_mapping, *tokens, num_reqs_padded, num_tokens_padded, self.num_dirty_rows),
+                *(num_computed_tokens, out, out_ptrs, slots_out),
+            )
+            if num_reqs is not None:
+                if out is None:
+                    self.num_dirty_rows = num_reqs
+                views = self._views(num_reqs_padded, out)
+                if slots_out is None:
+                    return views, self._views_of_slots(num_tokens_padded)
+                return views, slots_out[:, :num_tokens_padded]
+        if self._carrying is None:
+            return super().gather_and_compute_slot_mappings(
+                *(idx_mapping, *tokens, num_reqs_padded, num_tokens_padded),
+                out=out,
+                out_ptrs=out_ptrs,
+                num_computed_tokens=num_computed_tokens,
+                slots_out=slots_out,
+            )
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        window = self._check_options(num_reqs_padded, *options)
+        slots = self._check_slots(num_reqs, idx_mapping, *tokens, num_tokens_padded, slots_out)
+        num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
+        batch = Batch(idx_mapping, *tokens, num_reqs, num_rows)
+        given = Options(window, out, out_ptrs, slots_out)
+        if not self._carrying.run_part(self, batch, given):
+            _, pointers = self._options(num_reqs_padded, *options)
+            launches.gather_slots(self, idx_mapping, *tokens, num_rows, window, pointers, slots_out)
+        self.num_dirty_rows = dirty
+        return self._views(num_reqs_padded, out), slots
+
+    def _is_quick(self) -> bool:
+        """Return whether C may do a step, or a part of it that gathers."""
+        captured = self._captured_writes
+        return (
+            self._quick is not None
+            and (captured is None or not captured.is_pending)
+            and not self.validate
+        )
+
+    @property
+    def _unread(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Tensors in place of a batch's that a part of a step does not read."""
+        return self._no_requests, self.descriptors.view(torch.int32), self.descriptors
+
     def restore(self, state: TableState) -> None:
         super().restore(state)
         self._staged.longest = int(self.num_blocks.max())
@@ -168,9 +298,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     def cut_of(self, batch: Batch) -> Cut:
         """Return the division of a step into programs."""
         shape = MANY if batch.num_rows * self.layout.num_groups > many_rows() else FEW
-        num_wide, num_chunks = self._wide_rows(batch)
+        num_wide, num_chunks = self._wide_rows(batch) if batch.gathers else (0, 0)
         num_tiles = -(-batch.num_rows // shape.requests)
-        num_spans = shape.spans(batch.positions.shape[0])
+        num_spans = shape.spans(batch.positions.shape[0]) if batch.maps else 0
         return Cut(shape, num_tiles, num_spans, num_wide, num_chunks)
 
     def longest_of(self, batch: Batch) -> int:

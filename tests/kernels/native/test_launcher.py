@@ -506,7 +506,7 @@ refused(lambda: make_step(constants=[1, 2]))
 refused(lambda: make_step(constants=(CONSTANTS | dict(span=0)).values()))
 refused(lambda: make_step(staged=None))
 """
-    places = "shape is {} and kind {}; expected 0 to 1, and to 5"
+    places = "shape is {} and kind {}; expected 0 to 1, and to 8"
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",
         "TypeError: device is a launcher.Device; expected None",
