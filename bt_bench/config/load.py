@@ -238,11 +238,16 @@ def _case(
     )
     if parameters is None:
         return None
-    name = case_name(template, parameters, appended, vocabulary, problems)
+    written = parameters
+    try:
+        parameters = _with_absolute_files(parameters, expanded.entries, folder)
+    except UsageError as error:
+        problems.add(template.place, str(error))
+        return None
+    name = case_name(template, written, parameters, appended, vocabulary, problems)
     if name is None:
         return None
     _check_unique(name, template.name.place, named, problems)
-    parameters = _with_absolute_files(parameters, expanded.entries, folder)
     _check_buildable(name, parameters, template.place, problems)
     return CaseSpec(name=name, parameters=parameters, margin_percent=template.margin_percent)
 

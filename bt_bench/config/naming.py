@@ -41,6 +41,7 @@ def check_name_template(case: CaseTemplate, vocabulary: Vocabulary, problems: Pr
 
 def case_name(
     case: CaseTemplate,
+    written: WorkloadParameters,
     parameters: WorkloadParameters,
     appended: Sequence[str],
     vocabulary: Vocabulary,
@@ -50,7 +51,8 @@ def case_name(
 
     Args:
         case: the template of the combination.
-        parameters: the combination's parameters.
+        written: the combination's parameters, with paths as the config has them.
+        parameters: the same with their files in place.
         appended: the axes to append, from `axes_to_append`.
         vocabulary: the suite's vocabulary.
         problems: collects errors.
@@ -67,10 +69,10 @@ def case_name(
                 f"{vocabulary.having_text(key)} workloads; remove it",
             )
             return None
-    name = _PLACEHOLDER.sub(lambda match: _value_text(parameters, match[1]), text)
+    name = _PLACEHOLDER.sub(lambda match: _value_text(written, parameters, match[1]), text)
     for key in appended:
         if parameters.workload in vocabulary.kinds_with(key):  # else noted where it was expanded
-            name += f"-{key}={_value_text(parameters, key)}"
+            name += f"-{key}={_value_text(written, parameters, key)}"
     if len(name) > MAX_NAME:
         problems.add(
             case.name.place,
@@ -110,11 +112,11 @@ def _rows_differ(case: CaseTemplate, keys: list[str]) -> bool:
     return len(set(rows)) == len(rows)
 
 
-def _value_text(parameters: WorkloadParameters, key: str) -> str:
+def _value_text(written: WorkloadParameters, parameters: WorkloadParameters, key: str) -> str:
     text = parameters.text_of(key)
     if text is not None:
         return text
-    value: object = parameters
+    value: object = written if key in written.file_names() else parameters
     for part in key.split("."):
         value = getattr(value, part)
     # A parameter with parts, such as a window, appears by its name.

@@ -230,7 +230,7 @@ class HostedParameters(WorkloadParameters):
                 workload=values.pop("workload"),
                 suite=ref_of_value(parameters),
                 values=values,
-                named_files=tuple(parameters._file_names()),
+                named_files=tuple(parameters.file_names()),
                 needed=frozenset(parameters.features),
                 size=num_bytes_of(parameters),
                 programs=num_programs_of(parameters),
@@ -253,6 +253,10 @@ class HostedParameters(WorkloadParameters):
     def num_programs(self) -> int:
         """See the base class."""
         return self.programs
+
+    def file_names(self) -> Iterator[str]:
+        """See the base class."""
+        return iter(self.named_files)
 
     def files(self) -> tuple[Path, ...]:
         """See the base class."""

@@ -84,21 +84,23 @@ class WorkloadParameters(Noun):
 
     def files(self) -> tuple[Path, ...]:
         """Return the paths of the user's files for the workload: those marked as `UserFile`."""
-        return tuple(Path(getattr(self, name)).expanduser() for name in self._file_names())
+        return tuple(Path(getattr(self, name)).expanduser() for name in self.file_names())
 
     def with_files(self, place: Callable[[str, Path], Path]) -> Self:
         """Return the parameters of the same workload, with its files elsewhere.
+
+        A subclass may replace a file by the parameters that it sets.
 
         Args:
             place: takes a parameter's name and its path, and returns where the file is.
         """
         placed = {
             name: str(place(name, Path(getattr(self, name)).expanduser()))
-            for name in self._file_names()
+            for name in self.file_names()
         }
         return self.model_copy(update=placed) if placed else self
 
-    def _file_names(self) -> Iterator[str]:
+    def file_names(self) -> Iterator[str]:
         """Yield the names of the parameters that are paths of files."""
         for name, field in type(self).model_fields.items():
             for mark in field.metadata:

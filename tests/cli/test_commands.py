@@ -239,6 +239,7 @@ def test_list():
         "azure_code",
         "azure_conv",
         "features",
+        "layouts",
         "origin",
         "production",
         "quick",

@@ -148,11 +148,11 @@ def test_aliases_of_aliases(error_of):
         ("defaults: [a]\ncases: [GOOD]",
          "my.yaml:1:11: defaults is ['a']; expected a mapping of parameters"),
         ("defaults:\n  product: {groups: [1]}\ncases: [GOOD]",
-         "my.yaml:2:3: unknown parameter 'product'; expected one of workload, model, groups, "
-         "block_size, max_num_reqs, max_num_batched_tokens, max_model_len, "
-         "idx_mapping_dtype, pad_requests, "
+         "my.yaml:2:3: unknown parameter 'product'; expected one of workload, model, "
+         "kv_cache_config, groups, block_size, widths, max_num_reqs, max_num_batched_tokens, "
+         "max_model_len, idx_mapping_dtype, pad_requests, "
          "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
-         "custom_outputs, seed, requests, tokens, staged_writes, dummy_requests, "
+         "custom_outputs, layout_source, seed, requests, tokens, staged_writes, dummy_requests, "
          "mapping, tokens_per_request, prefills, prefill_tokens, min_length, spread, longest, "
          "writes, written_ids, trace, columns.preset, columns.arrival, columns.prompt, "
              "columns.output, columns.time, rate, base_ms, per_token_us, num_blocks, window.name, "

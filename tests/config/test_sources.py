@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 def test_missing(folder):
     assert refusal("my.yaml") == (
         "my.yaml: no such file; expected a YAML file, '-' for stdin, or a stock config: "
-        "azure_code, azure_conv, features, origin, production, quick, shapes"
+        "azure_code, azure_conv, features, layouts, origin, production, quick, shapes"
     )
 
 

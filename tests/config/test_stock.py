@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,7 @@ from bt_bench.suites.block_tables.workloads import (
     WorkloadParameters,
     layout_of,
 )
-from bt_bench.suites.block_tables.workloads.parameters import MODEL_PRESETS
+from bt_bench.suites.block_tables.workloads.layouts.presets import MODEL_PRESETS
 from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
@@ -38,6 +39,9 @@ def test_stock_config_loads_and_survives_the_dump(name, tmp_path):
     if name == "shapes":
         assert spec.variants == ["baseline", "fused", "one_launch"]
         assert spec.operations == [ops.STEP]
+    elif name == "layouts":
+        assert spec.variants == ["baseline", "one_launch", "vllm"]
+        assert spec.operations == [ops.STEP, ops.APPLY, ops.GATHER, ops.SLOTS]
     else:
         parts = [] if name == "quick" else ["fused_apply", "fused_gather_slots"]
         assert spec.variants == ["baseline", *parts, "fused", "one_launch"]
@@ -103,8 +107,18 @@ def test_production_covers_the_range():
     lengths = {case.parameters.max_model_len for case in spec.cases}
     assert (min(lengths), max(lengths)) == (8192, 131072)
     models = {case.parameters.model for case in spec.cases} - {None}
-    assert models == set(MODEL_PRESETS)
+    assert len(models) == 8
+    assert models <= set(MODEL_PRESETS)
     assert {case.name for case in spec.cases} >= models
+
+
+def test_layouts_has_each_model_in_three_steps():
+    cases = {case.name: case.parameters for case in load_config("layouts").cases}
+    assert set(cases) == {
+        f"{model}_{step}" for model in MODEL_PRESETS for step in ("decode", "mixed", "prefill")
+    }
+    assert all(case.startswith(f"{each.model}_") for case, each in cases.items())
+    assert max(each.num_bytes() for each in cases.values()) <= 68 << 20
 
 
 def test_shapes_covers_the_range():
@@ -223,7 +237,9 @@ def blocks(language: str) -> list[str]:
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_of_the_documentation_loads(text, tmp_path):
     (trace,) = blocks("csv")
+    (tables,) = blocks("json")
     (tmp_path / "gateway.csv").write_text(trace, encoding="utf-8")
+    (tmp_path / "tables.json").write_text(tables, encoding="utf-8")
     (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
     spec = load_config(tmp_path / "my.yaml")
     for name in (case.name for case in spec.cases if "prefill_1x" in case.name):
@@ -280,8 +296,18 @@ def limits_of(field) -> list[str]:
 
 
 def test_documentation_has_the_models():
-    for model, sizes in MODEL_PRESETS.items():
-        assert f"| `{model}` | {', '.join(map(str, sizes))} |" in DOCUMENT
+    rows = re.findall(r"^\| `(.+)` \| (.+) \| `(.+)` \|$", DOCUMENT, re.MULTILINE)
+    expected = [
+        (name, ", ".join(spelled_groups(preset.groups)), preset.model)
+        for name, preset in MODEL_PRESETS.items()
+    ]
+    assert [row for row in rows if row[0] in MODEL_PRESETS] == expected
+
+
+def spelled_groups(groups):
+    for (size, reach), equal in groupby(groups, lambda group: (group.block_size, group.reach)):
+        count = len(list(equal))
+        yield f"{count} × " * (count > 1) + f"{size}" + f" ({reach})" * (reach > 0)
 
 
 def test_stock_configs_inside_the_package_win(tmp_path, monkeypatch):

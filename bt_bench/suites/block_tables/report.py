@@ -30,10 +30,11 @@ def workload_document(name: str, description: Description) -> Document:
 
 
 def _facts(description: Description) -> Iterator[str]:
-    groups = zip(description.block_sizes, description.widths, strict=True)
-    shown = ", ".join(f"{size} tokens × {width} columns" for size, width in groups)
+    shown = ", ".join(_groups(description))
     count = len(description.block_sizes)
     yield f"{count} group{'s' * (count != 1)} (block size × row width): {shown}"
+    if description.layout_source is not None:
+        yield f"tables of {description.layout_source}"
     yield (
         f"limits: {description.max_num_reqs} requests, "
         f"{description.max_num_batched_tokens} tokens a step; "
@@ -55,6 +56,20 @@ def _facts(description: Description) -> Iterator[str]:
             f"{trace.preemptions} preemptions, "
             f"{trace.pool_blocks} blocks in the pool"
         )
+
+
+def _groups(description: Description) -> Iterator[str]:
+    per_group = zip(
+        description.block_sizes,
+        description.widths,
+        description.reaches,
+        description.slot_mapping_enabled,
+        strict=True,
+    )
+    for size, width, reach, has_slots in per_group:
+        window = f" (reach {reach})" * (reach > 0)
+        slots = " (no slots)" * (not has_slots)
+        yield f"{size} tokens × {width} columns{window}{slots}"
 
 
 def _sections(description: Description) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import find_sources, is_opponent
 from bt_bench.suites.block_tables.workloads import conformance_workloads
 from bt_bench.suites.block_tables.workloads.kinds import find_kinds
+from bt_bench.suites.block_tables.workloads.parameters import SET_BY_FILE
 
 if TYPE_CHECKING:
     from bt_bench.base import Document
@@ -35,7 +36,10 @@ class BlockTableSuite(Suite):
     package = "bt_kernels"
     kernels = None  # the package is installed beside the harness
     methods = ("snapshot", "restore")
-    includes: Mapping[str, tuple[str, ...]] = {"model": ("groups", "block_size")}
+    includes: Mapping[str, tuple[str, ...]] = {
+        "model": ("groups", "block_size"),
+        "kv_cache_config": SET_BY_FILE,
+    }
     memory_advice = "use smaller max_num_reqs, max_model_len or groups, or raise block_size"
 
     @property

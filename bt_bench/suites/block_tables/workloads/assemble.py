@@ -20,18 +20,18 @@ DUMMY_ROW = -1
 
 
 def layout_of(parameters: TableParameters) -> TableLayout:
-    """Return the layout whose rows just hold `max_model_len` tokens in every group."""
-    return TableLayout.for_length(
+    """Return the layout of the tables."""
+    return TableLayout(
         parameters.block_sizes(),
-        parameters.max_model_len,
+        parameters.row_widths(),
         parameters.max_num_reqs,
         parameters.max_num_batched_tokens,
-        slot_mapping_enabled=_all_but(parameters.disabled_groups, parameters),
+        slot_mapping_enabled=parameters.with_slots(),
         sliding_window_reach=parameters.reaches(),
         cp_size=parameters.cp_size,
         cp_rank=parameters.cp_rank,
         cp_interleave=parameters.cp_interleave,
-        dcp_sharded=_all_but(parameters.unsharded_groups, parameters),
+        dcp_sharded=parameters.sharded(),
     )
 
 
@@ -40,16 +40,6 @@ def estimate_bytes(layout: TableLayout) -> int:
     cells: int = layout.max_num_reqs * sum(layout.widths)
     slots: int = layout.num_groups * layout.max_num_batched_tokens
     return 2 * TABLE_ITEM_BYTES * cells + SLOT_ITEM_BYTES * slots
-
-
-def _all_but(groups: list[int], parameters: TableParameters) -> list[bool]:
-    return [group not in groups for group in range(len(parameters.block_sizes()))]
-
-
-def tokens_per_block(parameters: TableParameters) -> tuple[int, ...]:
-    """Return the tokens of a sequence that a column of each group covers, over all ranks."""
-    sizes: tuple[int, ...] = layout_of(parameters).tokens_per_block
-    return sizes
 
 
 def padded_size(count: int, limit: int) -> int:

@@ -7,7 +7,6 @@ integers are kept of each step; the whole sequence is never in memory.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -83,6 +82,10 @@ class Description(Noun):
         features: abilities beyond the plain path that a variant needs, sorted.
         block_sizes: tokens per block, per group.
         widths: columns of a row, per group.
+        reaches: tokens before a request's first computed one that are still read, per group; 0: no
+            sliding window.
+        slot_mapping_enabled: whether tokens have slots, per group.
+        layout_source: whose tables these are, in words; `None`: nobody's.
         max_num_reqs: rows of a table.
         max_num_batched_tokens: slots per group.
         bytes_per_variant: device memory that a variant needs for the workload.
@@ -98,6 +101,9 @@ class Description(Noun):
     features: list[str]
     block_sizes: list[int]
     widths: list[int]
+    reaches: list[int]
+    slot_mapping_enabled: list[bool]
+    layout_source: str | None
     max_num_reqs: int
     max_num_batched_tokens: int
     bytes_per_variant: int
@@ -109,12 +115,15 @@ class Description(Noun):
     trace: TraceFigures | None = None
 
 
-def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
+def sizes_of(layout: TableLayout, features: Collection[str], source: str | None) -> dict[str, Any]:
     """Return the fields of a `Description` that are known without building anything."""
     return {
         "features": sorted(features),
         "block_sizes": list(layout.block_sizes),
         "widths": list(layout.widths),
+        "reaches": list(layout.reaches),
+        "slot_mapping_enabled": list(layout.slot_mapping_enabled),
+        "layout_source": source,
         "max_num_reqs": layout.max_num_reqs,
         "max_num_batched_tokens": layout.max_num_batched_tokens,
         "bytes_per_variant": estimate_bytes(layout),
@@ -124,17 +133,20 @@ def sizes_of(layout: TableLayout, features: Collection[str]) -> dict[str, Any]:
 class HeldBlocks:
     """Blocks that each row holds as the steps of a workload go on.
 
+    Args:
+        workload: the workload.
+        sizes: tokens for which a row gets one more block, per group.
+
     Attributes:
         ids: all block ids handed out so far, over all groups.
         peak: most blocks held at a time, over all groups.
         num_requests: requests scheduled so far; each overwrite of a row begins a new one.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, sizes: tuple[int, ...]) -> None:
         layout = workload.layout
         self._widths = np.array(layout.widths, dtype=np.int64)
         self._held = np.zeros((layout.num_groups, layout.max_num_reqs), dtype=np.int64)
-        sizes = layout.tokens_per_block
         self._first_groups = [sizes.index(size) for size in dict.fromkeys(sizes)]
         self._rows: set[int] = set()
         self.ids: list[int] = []
@@ -178,13 +190,23 @@ class HeldBlocks:
 
 
 class Tally:
-    """A running total of steps: a few integers for each, and a histogram of row lengths."""
+    """A running total of steps: a few integers for each, and a histogram of row lengths.
 
-    def __init__(self, layout: TableLayout) -> None:
-        self._groups_of_size = Counter(layout.tokens_per_block)
-        widths = dict(zip(layout.tokens_per_block, layout.widths, strict=True))
+    Args:
+        layout: layout of the tables.
+        sizes: tokens for which a row gets one more block, per group.
+    """
+
+    def __init__(self, layout: TableLayout, sizes: tuple[int, ...]) -> None:
+        groups: dict[int, list[int]] = {}
+        for group, size in enumerate(sizes):
+            groups.setdefault(size, []).append(group)
+        self._groups_of_size = [
+            (layout.tokens_per_block[members[0]], len(members)) for members in groups.values()
+        ]
         self._row_blocks = [
-            np.zeros(widths[size] + 1, dtype=np.int64) for size in self._groups_of_size
+            np.zeros(max(layout.widths[group] for group in members) + 1, dtype=np.int64)
+            for members in groups.values()
         ]
         names = ("num_reqs", "num_tokens", "rows_written", "block_ids_written")
         self._counts = {name: array("q") for name in names}
@@ -220,7 +242,7 @@ class Tally:
                 blocks=_distribution(histogram.nonzero()[0], histogram[histogram.nonzero()]),
             )
             for (block_size, num_groups), histogram in zip(
-                self._groups_of_size.items(), self._row_blocks, strict=True
+                self._groups_of_size, self._row_blocks, strict=True
             )
         ]
         return StepFigures(

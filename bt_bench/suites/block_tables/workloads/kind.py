@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
 
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import WorkloadParameters as CommonParameters
@@ -13,6 +18,7 @@ from bt_bench.suites.block_tables.workloads.describe import (
     Tally,
     sizes_of,
 )
+from bt_bench.suites.block_tables.workloads.layouts.engine_file import read_engine_file
 from bt_bench.suites.block_tables.workloads.parameters import TableParameters
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import CUSTOM_OUTPUTS, DUMMY_REQUESTS
@@ -24,6 +30,33 @@ class WorkloadParameters(TableParameters, CommonParameters):
     @abstractmethod
     def build(self) -> Workload:
         """See the base class."""
+
+    def with_files(self, place: Callable[[str, Path], Path]) -> Self:
+        """See the base class; `kv_cache_config` is replaced by the parameters that it sets.
+
+        Raises:
+            UsageError: naming the file, for wrong contents or a parameter that disagrees with them.
+        """
+        if self.kv_cache_config is None:
+            return super().with_files(place)
+        try:
+            placed = super().with_files(place)
+        except RuntimeError as error:  # the home of an unknown user
+            raise UsageError(f"kv_cache_config {self.kv_cache_config}: {error}") from None
+        path = Path(str(placed.kv_cache_config))
+        of_file = read_engine_file(path)
+        given = placed.model_dump(exclude_unset=True) | {"kv_cache_config": None}
+        if given.get("max_model_len", 0) > of_file["max_model_len"]:
+            raise UsageError(
+                f"'max_model_len' is {given['max_model_len']}; expected at most "
+                f"{of_file['max_model_len']}, that of kv_cache_config {path}"
+            )
+        if any(of_file["sliding_window"]) and of_file["cp_size"] > 1:
+            of_file["sliding_window"] = None  # the engine does not mask columns then either
+        try:
+            return type(self).model_validate(of_file | given)
+        except ValidationError as error:
+            raise UsageError(f"kv_cache_config {path}: {error.errors()[0]['msg']}") from None
 
     @property
     def features(self) -> frozenset[str]:
@@ -70,13 +103,14 @@ class WorkloadParameters(TableParameters, CommonParameters):
         built, num_prefills = workload or self.build(), self.num_prefills()
         if not built.steps:
             raise UsageError(f"a workload of kind {self.workload!r} has no steps; expected one")
-        tally = Tally(built.layout)
-        held = HeldBlocks(built)
+        sizes = self.tokens_per_column()
+        tally = Tally(built.layout, sizes)
+        held = HeldBlocks(built, sizes)
         for step in built.steps:
             tally.add(held.after(step, num_prefills))
         return Description(
             kind=self.workload,
-            **sizes_of(built.layout, self.features),
+            **sizes_of(built.layout, self.features, self.source()),
             requests_served=held.num_requests,
             steps=tally.figures(prefills_known=num_prefills is not None),
             block_allocations=len(held.ids),

@@ -8,15 +8,22 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from bt_bench.base.errors import names_hint
-from bt_bench.protocol import wrong_parameter
+from bt_bench.protocol import UserFile, wrong_parameter
 from bt_bench.results import Noun
-
-MAX_GROUPS = 64
-MAX_REQS = 16_384  # a fused launch has two programs per request on a grid axis of 65,535
-MAX_TOKENS = 4_194_304
-MAX_MODEL_LEN = 16_777_216
-MAX_BLOCK_SIZE = 4_194_304
-MAX_CP_SIZE = 256
+from bt_bench.suites.block_tables.workloads.layouts.presets import (
+    MODEL_PRESETS,
+    GroupLayout,
+    aligned_width,
+)
+from bt_bench.suites.block_tables.workloads.maxima import (
+    MAX_BLOCK_SIZE,
+    MAX_CP_SIZE,
+    MAX_GROUPS,
+    MAX_MODEL_LEN,
+    MAX_REQS,
+    MAX_TOKENS,
+    MAX_WIDTH,
+)
 
 BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 BlockSizes = Annotated[list[BlockSize], Field(min_length=1, max_length=MAX_GROUPS)]
@@ -28,32 +35,34 @@ DummyRequests = Annotated[
 ]
 GroupIndex = Annotated[int, Field(ge=0, le=MAX_GROUPS - 1)]
 
-MODEL_PRESETS: dict[str, list[int]] = {
-    # Block size per KV cache group, in tokens. The number of groups is what vLLM's planning rule
-    # gives for the model (docs/block-tables.md). Where vLLM's default is known, the size is that:
-    # 16 for dense attention, 64 for latent attention (DeepSeek-V3), 544 and 262144 for the
-    # attention and the state groups of a hybrid (Qwen3-Next).
-    # DeepSeek-V4: six groups are vLLM's plan, and its blog speaks of a unified logical block of
-    # 256 tokens; that three groups have 64 here is a stand-in, to have unequal widths. Measured
-    # block sizes of that model are not known to this project.
-    "llama-3.1-70b": [16],
-    "qwen3-32b": [16],
-    "deepseek-v3": [64],
-    "gpt-oss-120b": [16, 16],
-    "llama-4-maverick": [16, 16, 16, 16],
-    "qwen3-next-80b": [544, 262_144, 262_144, 262_144],
-    "deepseek-v4": [256, 256, 256, 64, 64, 64],
-    "gemma-3-27b": [16, 16, 16, 16, 16, 16, 16],
-}
+Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
+Widths = Annotated[list[Width], Field(min_length=1, max_length=MAX_GROUPS)]
+
+SET_BY_FILE = (
+    *("model", "groups", "block_size", "widths"),
+    *("cp_size", "cp_interleave", "unsharded_groups", "layout_source"),
+)
+"""Parameters that `kv_cache_config` sets and no case may give beside it."""
 
 
 class TableParameters(Noun):
     """Groups, sizes and options of the tables."""
 
-    model: str | None = Field(default=None, description="preset of groups and block sizes")
+    model: str | None = Field(default=None, description="preset of a model's groups")
+    kv_cache_config: Annotated[str | None, UserFile()] = Field(
+        default=None,
+        min_length=1,
+        description="path of a file with the groups and sizes of a running engine",
+    )
     groups: int | None = Field(default=None, ge=1, le=MAX_GROUPS, description="KV cache groups")
     block_size: BlockSize | BlockSizes | None = Field(
         default=None, description="tokens per block: one for all groups, or a list of one per group"
+    )
+    widths: Literal["plain", "aligned"] | Widths | None = Field(
+        default=None,
+        description="columns per row: plain, as few as hold max_model_len tokens; aligned, rounded "
+        "up as vLLM does for attention; or a list of one number per group. Default: plain, or the "
+        "model's",
     )
     max_num_reqs: int = Field(default=1024, ge=1, le=MAX_REQS, description="rows of a table")
     max_num_batched_tokens: int = Field(
@@ -85,25 +94,82 @@ class TableParameters(Noun):
     custom_outputs: bool = Field(
         default=False, description="gather and slots write into buffers of the caller"
     )
+    layout_source: str | None = Field(
+        default=None, description="whose tables these are, in words; set by kv_cache_config"
+    )
     seed: int = Field(default=0, ge=0)
 
     def block_sizes(self) -> tuple[int, ...]:
         """Return the tokens per block of each group; the default is one group of block size 16."""
         if self.model is not None:
-            return tuple(MODEL_PRESETS[self.model])
+            return tuple(group.block_size for group in self._preset())
         if isinstance(self.block_size, list):
             return tuple(self.block_size)
         return (self.block_size or 16,) * (self.groups or 1)
+
+    def row_widths(self) -> tuple[int, ...]:
+        """Return the columns of each group's rows."""
+        if isinstance(self.widths, list):
+            return tuple(self.widths)
+        if self.model is not None and self.widths is None:
+            return tuple(
+                group.width(self.max_model_len, self.cp_size if sharded else 1)
+                for group, sharded in zip(self._preset(), self.sharded(), strict=True)
+            )
+        plain = [-(-self.max_model_len // tokens) for tokens in self._tokens_per_block()]
+        if self.widths != "aligned":
+            return tuple(plain)
+        return tuple(map(aligned_width, plain, self.block_sizes()))
 
     def reaches(self) -> tuple[int, ...]:
         """Return the reach of each group's sliding window, in tokens; 0: no window."""
         if isinstance(self.sliding_window, list):
             return tuple(self.sliding_window)
+        if self.model is not None and self.sliding_window is None and self.cp_size == 1:
+            return tuple(group.reach for group in self._preset())
         return (self.sliding_window or 0,) * len(self.block_sizes())
+
+    def with_slots(self) -> tuple[bool, ...]:
+        """Return whether the tokens of each group have slots."""
+        enabled = [group not in self.disabled_groups for group in range(len(self.block_sizes()))]
+        if self.model is not None:
+            of_model = [group.slot_mapping_enabled for group in self._preset()]
+            return tuple(map(all, zip(enabled, of_model, strict=True)))
+        return tuple(enabled)
+
+    def sharded(self) -> tuple[bool, ...]:
+        """Return whether ranks share the tokens of each group."""
+        shared = [group not in self.unsharded_groups for group in range(len(self.block_sizes()))]
+        if self.model is not None:
+            of_model = [group.dcp_sharded for group in self._preset()]
+            return tuple(map(all, zip(shared, of_model, strict=True)))
+        return tuple(shared)
+
+    def tokens_per_column(self) -> tuple[int, ...]:
+        """Return the tokens of a sequence for which each group gets one more block.
+
+        That is a block's tokens over all ranks; more in a ring, whose few columns serve any length.
+        """
+        pairs = zip(self._tokens_per_block(), self.row_widths(), strict=True)
+        return tuple(max(tokens, -(-self.max_model_len // width)) for tokens, width in pairs)
+
+    def source(self) -> str | None:
+        """Return whose tables these are, in words; `None`: nobody's."""
+        return self.layout_source if self.model is None else MODEL_PRESETS[self.model].source
+
+    def _preset(self) -> tuple[GroupLayout, ...]:
+        return MODEL_PRESETS[self.model].groups if self.model is not None else ()
+
+    def _tokens_per_block(self) -> list[int]:
+        """Return the tokens of a sequence in a block of each group, over all ranks."""
+        pairs = zip(self.block_sizes(), self.sharded(), strict=True)
+        return [size * (self.cp_size if shared else 1) for size, shared in pairs]
 
     @model_validator(mode="after")
     def _groups_agree(self) -> TableParameters:
-        if self.model is not None:
+        if self.kv_cache_config is not None:
+            self._check_file(self.kv_cache_config)
+        elif self.model is not None:
             self._check_model(self.model)
         elif isinstance(self.block_size, list) and self.groups is not None:
             sizes = len(self.block_size)
@@ -117,6 +183,8 @@ class TableParameters(Noun):
 
     @model_validator(mode="after")
     def _options_agree(self) -> TableParameters:
+        if self.kv_cache_config is not None:
+            return self  # checked with the contents of the file
         num_groups = len(self.block_sizes())
         _check_indices("disabled_groups", self.disabled_groups, num_groups)
         _check_indices("unsharded_groups", self.unsharded_groups, num_groups)
@@ -126,6 +194,7 @@ class TableParameters(Noun):
                 f"sliding_window lists {len(self.reaches())} reaches for {_groups(num_groups)}; "
                 "expected one per group, or one for all",
             )
+        self._check_widths()
         if self.cp_rank >= self.cp_size:
             raise wrong_parameter(
                 "cp_rank",
@@ -143,11 +212,39 @@ class TableParameters(Noun):
                 "a column then is not a range of consecutive tokens; remove one of the two",
             )
         for group, size in enumerate(self.block_sizes()):
-            if group not in self.unsharded_groups and size % self.cp_interleave:
+            if self.sharded()[group] and size % self.cp_interleave:
                 raise wrong_parameter(
                     "cp_interleave",
                     f"cp_interleave is {self.cp_interleave}; expected a divisor of the block size "
                     f"of every sharded group; group {group} has {size}",
+                )
+
+    def _check_widths(self) -> None:
+        """Refuse rows too short for a request, but for groups without slots, which may be rings."""
+        widths, slots = self.row_widths(), self.with_slots()
+        if len(widths) != len(slots):
+            raise wrong_parameter(
+                "widths",
+                f"widths lists {len(widths)} widths for {_groups(len(slots))}; expected one per "
+                "group",
+            )
+        for group, tokens in enumerate(self._tokens_per_block()):
+            needed = -(-self.max_model_len // tokens)
+            if slots[group] and widths[group] < needed:
+                raise wrong_parameter(
+                    "widths",
+                    f"widths[{group}] is {widths[group]}; expected at least {needed} for "
+                    f"'max_model_len', {self.max_model_len}, of {tokens} tokens to a column; only "
+                    "groups in 'disabled_groups' may have shorter rows",
+                )
+
+    def _check_file(self, path: str) -> None:
+        for name in SET_BY_FILE:
+            if name in self.model_fields_set and getattr(self, name) is not None:
+                raise wrong_parameter(
+                    name,
+                    f"{name} is given beside kv_cache_config {path!r}, which sets it; remove one "
+                    "of the two",
                 )
 
     def _check_model(self, model: str) -> None:

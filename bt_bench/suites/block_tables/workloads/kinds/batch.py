@@ -26,7 +26,6 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     choose_rows,
     single_step_workload,
     stage_rows,
-    tokens_per_block,
     validate_dummy_requests,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
@@ -84,7 +83,7 @@ class BatchParameters(WorkloadParameters):
         counts = np.full(len(starts), self.tokens_per_request, dtype=np.int64)
         counts[self.requests :] = self.prefill_tokens
         rows = choose_rows(len(starts), self, self.mapping == "shuffled", generator)
-        sizes = tokens_per_block(self)
+        sizes = self.tokens_per_column()
         held = blocks_for(starts, sizes)
         new = blocks_for(starts + counts, sizes) - held
         staged = stage_rows(rows, held, new, generator)
@@ -108,7 +107,7 @@ def _decode_starts(parameters: BatchParameters, generator: np.random.Generator) 
     written = np.zeros(parameters.requests, dtype=np.bool_)
     written[generator.permutation(parameters.requests)[: parameters.staged_writes]] = True
     if parameters.staged_writes:
-        multiple = math.lcm(*tokens_per_block(parameters))
+        multiple = math.lcm(*parameters.tokens_per_column())
         lowest = -(-parameters.min_length // multiple) * multiple
         starts[written] = np.maximum(starts[written] // multiple * multiple, lowest)
     starts[~written] = _off_boundaries(starts[~written], parameters)
@@ -120,7 +119,7 @@ def _off_boundaries(starts: Int64Array, parameters: BatchParameters) -> Int64Arr
 
     A start that leaves the range on its way up goes on from `min_length`, once.
     """
-    sizes = np.array(tokens_per_block(parameters), dtype=np.int64)[:, np.newaxis]
+    sizes = np.array(parameters.tokens_per_column(), dtype=np.int64)[:, np.newaxis]
     longest = parameters.max_model_len - parameters.tokens_per_request
     starts = starts.copy()
     again = np.zeros(len(starts), dtype=np.bool_)
@@ -213,7 +212,7 @@ def _validate_staged_writes(parameters: BatchParameters, staged_writes: int) -> 
             f"'staged_writes' is {staged_writes}; expected at most 'requests', "
             f"{parameters.requests}: decoding rows are written"
         )
-    sizes = tokens_per_block(parameters)
+    sizes = parameters.tokens_per_column()
     multiple = math.lcm(*sizes)
     longest = parameters.max_model_len - parameters.tokens_per_request
     lowest = -(-parameters.min_length // multiple) * multiple

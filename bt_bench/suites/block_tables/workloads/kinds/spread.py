@@ -21,7 +21,6 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     choose_rows,
     single_step_workload,
     stage_rows,
-    tokens_per_block,
     validate_counts,
     validate_dummy_requests,
 )
@@ -100,7 +99,7 @@ class SpreadParameters(WorkloadParameters):
         rising = (np.arange(requests, dtype=np.int64) + 1) * _longest(self) // max(requests, 1)
         lengths = np.maximum(rising, counts)
         rows = choose_rows(requests, self, self.mapping == "shuffled", generator)
-        blocks = blocks_for(lengths, tokens_per_block(self))
+        blocks = blocks_for(lengths, self.tokens_per_column())
         new = _written(self, blocks)
         staged = stage_rows(rows, blocks - new, new, generator)
         return single_step_workload(

@@ -110,14 +110,14 @@ class TraceParameters(WorkloadParameters, ServingParameters):
     def describe(self, workload: Workload | None = None) -> Description:
         """See the base class; runs the scheduler over the whole trace."""
         scheduler = Scheduler(self)
-        tally = Tally(layout_of(self))
+        tally = Tally(layout_of(self), self.tokens_per_column())
         while scheduler.advance():
             tally.add(scheduler.batch)
         start = first_step(self.window, tally.tokens())
         pool = scheduler.pool
         return Description(
             kind=self.workload,
-            **sizes_of(layout_of(self), self.features),
+            **sizes_of(layout_of(self), self.features, self.source()),
             requests_served=scheduler.num_finished,
             steps=tally.figures(),
             block_allocations=pool.num_allocations,
@@ -138,7 +138,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
 def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
     """Compute the window's figures in a second pass, since its place may depend on the first."""
     scheduler = Scheduler(parameters)
-    tally = Tally(layout_of(parameters))
+    tally = Tally(layout_of(parameters), parameters.tokens_per_column())
     while scheduler.num_steps < start + parameters.window.steps and scheduler.advance():
         if scheduler.num_steps > start:
             tally.add(scheduler.batch)

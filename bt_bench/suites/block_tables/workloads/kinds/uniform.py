@@ -13,7 +13,6 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     choose_rows,
     single_step_workload,
     stage_rows,
-    tokens_per_block,
     validate_counts,
     validate_dummy_requests,
 )
@@ -78,7 +77,7 @@ class UniformParameters(WorkloadParameters):
         counts = self.tokens // requests + (index < self.tokens % requests)
         lengths = np.maximum((index + 1) * (self.max_model_len // requests), counts)
         rows = choose_rows(requests, self, self.mapping == "shuffled", generator)
-        blocks = blocks_for(lengths, tokens_per_block(self))
+        blocks = blocks_for(lengths, self.tokens_per_column())
         new = np.broadcast_to(index < _rows_written(self), blocks.shape).astype(np.int64)
         staged = stage_rows(rows, blocks - new, new, generator)
         return single_step_workload(

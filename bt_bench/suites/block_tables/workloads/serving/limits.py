@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bt_bench.base.errors import UsageError
-from bt_bench.suites.block_tables.workloads.assemble import blocks_for, layout_of, tokens_per_block
+from bt_bench.suites.block_tables.workloads.assemble import blocks_for, layout_of
 from bt_bench.suites.block_tables.workloads.serving.block_pool import MAX_BLOCK_ID
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
 from bt_bench.suites.block_tables.workloads.serving.trace import Trace, find_trace
@@ -47,7 +47,7 @@ def fit_lengths(trace: Trace, max_model_len: int) -> tuple[Int64Array, Int64Arra
 
 
 def refuse_oversized(final: Int64Array, parameters: ServingParameters, num_blocks: int) -> None:
-    needed = blocks_for(final, tokens_per_block(parameters)).sum(axis=0)
+    needed = blocks_for(final, parameters.tokens_per_column()).sum(axis=0)
     largest = int(needed.argmax())
     if needed[largest] > num_blocks:
         raise UsageError(

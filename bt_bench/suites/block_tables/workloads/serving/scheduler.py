@@ -42,7 +42,6 @@ import numpy as np
 from bt_bench.suites.block_tables.workloads.assemble import (
     assemble_step,
     layout_of,
-    tokens_per_block,
 )
 from bt_bench.suites.block_tables.workloads.serving.block_pool import BlockPool
 from bt_bench.suites.block_tables.workloads.serving.limits import (
@@ -117,7 +116,7 @@ class Scheduler:
         self._parameters = parameters
         self._budget = parameters.max_num_batched_tokens
         self.pool = BlockPool(pool_size(parameters))
-        sizes = tokens_per_block(parameters)
+        sizes = parameters.tokens_per_column()
         self._set_up_groups(sizes)
         self._windows = SlidingWindows(
             sizes, layout_of(parameters).reaches, parameters.max_num_reqs

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads import TraceParameters
-from bt_bench.suites.block_tables.workloads.assemble import tokens_per_block
 from bt_bench.suites.block_tables.workloads.serving.limits import pool_size, validate_trace
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_trace
@@ -215,7 +214,7 @@ class Replay:
         self.scheduled = [0] * num_requests
         self.starts = [0] * num_requests
         self.row_of: dict[int, int] = {}
-        self.sizes = tokens_per_block(given)
+        self.sizes = given.tokens_per_column()
         self.tables: dict[int, list[list[int]]] = {}
         self.running: list[int] = []
         self.waiting = list(range(num_requests))

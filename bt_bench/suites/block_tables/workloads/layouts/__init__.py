@@ -1,0 +1,1 @@
+"""Layouts of tables that engines have: presets by model, and files that an engine printed."""
