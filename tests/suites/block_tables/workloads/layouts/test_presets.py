@@ -116,6 +116,17 @@ def test_rows_are_rounded_up_as_in_vllm(block_size, length, width):
     assert parameters_of(**sizes).row_widths() == (-(-length // block_size),)
 
 
+def test_a_workload_prints_its_groups():
+    parameters = parameters_of(model="gpt-oss-120b", max_model_len=5000, disabled_groups=[1])
+    _, document = SUITE.describe("a", parameters)
+    groups, source, *_ = document.lead[0].items
+    assert groups == (
+        "2 groups (block size × row width): 16 tokens × 320 columns (reach 127), "
+        "16 tokens × 320 columns (no slots)"
+    )
+    assert source == "tables of openai/gpt-oss-120b in vLLM 0.33.0"
+
+
 def test_states_have_columns_for_drafts():
     parameters = parameters_of(model="qwen3-next-80b-mtp2", max_model_len=5000)
     assert parameters.row_widths() == (11, 11, 11, 10)
