@@ -25,7 +25,7 @@ MODELS = _HERE.parents[1] / "bt_bench/suites/block_tables/workloads/layouts/mode
 
 
 def planned(
-    wheel: Path, models: dict[str, dict[str, Any]], lengths: list[int]
+    wheel: Path, models: dict[str, dict[str, Any]], lengths: list[int], ranks: int = 1
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the groups of each model as vLLM plans them, in a process of its own.
 
@@ -33,6 +33,7 @@ def planned(
         wheel: folder of the unpacked wheel.
         models: entries of `models.json`, by name.
         lengths: values of `max_model_len`; the groups have a width for each.
+        ranks: ranks that share the tokens of a sequence.
 
     Raises:
         RuntimeError: with the last line of its errors, if vLLM's code fails.
@@ -43,6 +44,7 @@ def planned(
             "dimensions": entry["dimensions"],
             "lengths": lengths,
             "num_speculative_tokens": entry.get("num_speculative_tokens", 0),
+            "ranks": ranks,
         }
         for entry in models.values()
     ]

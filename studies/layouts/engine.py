@@ -3,10 +3,10 @@
     python studies/layouts/engine.py WHEEL < requests.json
 
 WHEEL is the folder of an unpacked wheel. A request is a JSON object with `family`, `dimensions`,
-`lengths`, and `num_speculative_tokens`; the answer lists, for each request, its groups. The layers
-are built without weights, as objects of vLLM's classes, and these describe their caches; vLLM
-chooses block sizes and layout, forms the groups, and computes the widths. Decided here are the
-conditions: a Hopper GPU, one rank, bfloat16, and the backends that vLLM prefers there.
+`lengths`, and perhaps `num_speculative_tokens` and `ranks`; the answer lists the groups of each.
+The layers are built without weights, as objects of vLLM's classes, and these describe their caches.
+vLLM chooses block sizes and layout, forms the groups, and computes the widths. Decided here are the
+conditions: a Hopper GPU, tensors on one rank, bfloat16, and the backends that vLLM prefers there.
 """
 
 from __future__ import annotations
@@ -489,6 +489,7 @@ def plan(
     dimensions: dict[str, Any],
     lengths: Sequence[int],
     num_speculative_tokens: int = 0,
+    ranks: int = 1,
 ) -> list[dict[str, Any]]:
     """Return the groups of a model, each with what vLLM passes to its `BlockTables`.
 
@@ -497,8 +498,10 @@ def plan(
         dimensions: the model's, by their names in its published config.
         lengths: values of `max_model_len`; a group has a width for each.
         num_speculative_tokens: drafted tokens in a step.
+        ranks: ranks that share the tokens of a sequence (decode context parallelism).
     """
     config = _config(family, dimensions, num_speculative_tokens)
+    config.parallel_config.decode_context_parallel_size = ranks
     layers = config.compilation_config.static_forward_context
     _real("vllm.config").get_current_vllm_config = lambda: SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context={})

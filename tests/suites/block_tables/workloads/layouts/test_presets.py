@@ -64,8 +64,19 @@ def test_a_workload_has_the_groups_of_the_engine(model, planned):
         assert description["slot_mapping_enabled"] == [
             group["slot_mapping_enabled"] for group in expected
         ]
-        layout = layout_of(parameters_of(model=model, max_model_len=length, cp_size=1))
-        assert list(layout.dcp_sharded) == [group["dcp_sharded"] for group in expected]
+        assert list(layout_of(parameters).dcp_sharded) == [
+            group["dcp_sharded"] for group in expected
+        ]
+
+
+def test_ranks_have_the_widths_of_the_engine(wheel):
+    module = derive()
+    models = json.loads(module.MODELS.read_text())["models"]
+    for model, expected in module.planned(wheel, models, LENGTHS, ranks=4).items():
+        for index, length in enumerate(LENGTHS):
+            given = {"model": model, "max_model_len": length, "cp_size": 4, "cp_interleave": 4}
+            widths = parameters_of(**given).row_widths()
+            assert list(widths) == [group["widths"][index] for group in expected], model
 
 
 def test_the_stored_groups_are_the_planned_ones(planned):
