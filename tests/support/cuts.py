@@ -207,6 +207,8 @@ def _ranges(begins, ends, owners):
 def slots_of(launch):
     """Return who writes which slots of a group, by the parts of the group."""
     sizes_, starts = launch.sizes, launch.starts
+    if not launch.features.maps or not launch.in_group:
+        return Written(np.zeros(0, np.int64), np.zeros(0, np.int64))
     num_reqs, num_tokens = len(starts) - 1, int(starts[-1])
     tile = np.arange(launch.num_tiles)
     first = starts[np.minimum(tile * sizes_.tile, num_reqs)]
@@ -246,9 +248,10 @@ def columns_of(launch, group):
     Elements are `batch index * width + column`, and `row * width + column`.
     """
     sizes_ = launch.sizes
-    batch = np.arange(launch.num_rows)
+    batch = np.arange(launch.num_rows if launch.features.gathers else 0)
     row = np.full(launch.num_rows, -1)
     row[: len(launch.mapping)] = launch.mapping
+    row = row[: len(batch)]
     known = (row >= 0) & (row < len(group.length))
     safe = np.where(known, row, 0)
     start, end = (np.where(known, values[safe], 0) for values in (group.start, group.end))

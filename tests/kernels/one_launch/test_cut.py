@@ -105,6 +105,21 @@ class Cutter:
         intervals = cuts.intervals_of(self.tables)
         return intervals, cuts.groups_of(self.tables, intervals)
 
+    def parts(self, step):
+        """Return calls that make the step in separate launches, or in one after an apply."""
+        tables = self.tables
+        yield tables.apply_staged_writes
+        options = {"out": step.out, "num_computed_tokens": step.computed}
+        batch = step.mapping, step.starts, step.positions
+        if self.rng.random() < 0.5:
+            rows, tokens = step.rows, step.tokens
+            yield lambda: tables.gather_and_compute_slot_mappings(
+                *batch, rows, tokens, **options, slots_out=step.slots
+            )
+        else:
+            yield lambda: tables.gather_block_tables(step.mapping, step.rows, **options)
+            yield lambda: tables.compute_slot_mappings(*batch, step.tokens, step.slots)
+
     def make(self, step):
         """Make the step in the way of the tables."""
         inputs = step.mapping, step.starts, step.positions, step.rows, step.tokens
@@ -185,6 +200,43 @@ def play_tied(monkeypatch, rng, kernels, num_cuts, limits=None):
                     cutter.make(step)
                 expected = cuts.writers(noted.pop(), intervals, groups)
                 hold_same_places(cutter.tables, step, stores, expected)
+                hold_same_values(cutter, oracle, step)
+                made += cutter.layout.num_groups
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_of_parts_write_what_it_says(monkeypatch, part):
+    """A step in separate calls: each launches once, with one writer for each of its elements."""
+    play_parts(monkeypatch, random.Random(200 + part), QuickKernels(), TIED // PARTS)
+
+
+def test_tritons_interpreter_writes_the_same_in_parts(monkeypatch):
+    play_parts(monkeypatch, random.Random(6), InterpretedKernels(monkeypatch), 16, TINY)
+
+
+def play_parts(monkeypatch, rng, kernels, num_cuts, limits=None):
+    """Do as `play_tied`, by separate calls."""
+    made = 0
+    while made < num_cuts:
+        its_limits = limits or limits_of(rng, large=0.05)
+        with sizes_of(rng, monkeypatch, its_limits in (SMALL, TINY)):
+            cutter = Cutter(rng.randrange(2**30) * len(WAYS), its_limits)  # the first way
+            oracle = filled(cutter)
+            for _ in range(1 if its_limits is LARGE else 6):
+                step = cutter.draw(options=True, same=False)
+                for call in cutter.parts(step):
+                    intervals, groups = cutter.known()
+                    with cuts.noted_launches(monkeypatch, run=kernels) as noted:
+                        stores = kernels.record()
+                        call()
+                    if not noted:  # nothing is staged, or no row gathered
+                        assert not stores
+                        continue
+                    (launch,) = noted
+                    expected = cuts.writers(launch, intervals, groups)
+                    hold_same_places(cutter.tables, step, stores, expected)
                 hold_same_values(cutter, oracle, step)
                 made += cutter.layout.num_groups
 

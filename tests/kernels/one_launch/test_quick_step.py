@@ -23,7 +23,14 @@ LAYOUT = TableLayout(
     (4, 3), (5, 3000), max_num_reqs=700, max_num_batched_tokens=9000, sliding_window_reach=(9, 0)
 )
 KINDS = range(len(one_launch.KINDS))
-PLACES = list(product(range(len(one_launch.SHAPES)), KINDS, (False, True), (False, True)))
+PARTS = (one_launch.GATHER, one_launch.SLOTS, one_launch.GATHER_SLOTS)
+
+
+def places_of(kinds):
+    return list(product(range(len(one_launch.SHAPES)), kinds, (False, True), (False, True)))
+
+
+PLACES = places_of(KINDS)
 
 pytestmark = pytest.mark.skipif(
     native.load("launcher") is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
@@ -49,14 +56,14 @@ class Noted:
         monkeypatch.setattr(carrying, "_launch", launch)
         launcher = native.load("launcher")
         self.quick = make_step(tables, carrying, launcher, CPU_IN_DLPACK, None)
-        for place in PLACES:
+        for place in (*PLACES, *places_of(PARTS)):
             self.quick.add(*place, self.launcher(place))
 
     def carried(self, staging, kind):
         """What a kernel would find: words, and pinned memory if it reads that."""
-        words = self.carrying.words[: self.carrying._num_words(kind)]
+        words = self.carrying.words[slice(*self.carrying._words_of(kind))]
         memory = self.memory.current
-        if kind > one_launch.MANY_IDS:
+        if one_launch.MANY_IDS < kind <= one_launch.IN_MEMORY:
             assert staging == memory.data_ptr()
             return tuple(words), memory.tolist()
         assert staging == self.tables.descriptors.data_ptr()
@@ -164,6 +171,76 @@ def test_it_launches_what_python_does(monkeypatch, is_sharded):
     reached = {place for place, *_ in noted.by_python}
     assert {place[:2] for place in reached} == {place[:2] for place in PLACES}
     assert {place[2] for place in reached} == {True} if is_sharded else {False, True}
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_it_launches_parts_of_a_step_as_python_does(monkeypatch, is_sharded):
+    noted = Noted(monkeypatch, replace(LAYOUT, cp_size=2) if is_sharded else LAYOUT)
+    rng = random.Random(1)
+    tables, quick = noted.tables, noted.quick
+    for _ in range(300):
+        num_reqs = rng.choice((0, 1, 2, 17, 512, 513, 700))
+        num_tokens = rng.choice((0, 1, num_reqs, min(one_launch.FEW.tokens * num_reqs, 9000), 9000))
+        batch = batch_of(num_reqs, num_tokens, rng.choice((torch.int32, torch.int64)))
+        padded = max(1, rng.choice((num_reqs, num_reqs, rng.randint(num_reqs, 700))))
+        given = options_of(rng, padded)
+        slots_out = given.pop("slots_out", None)
+        options = [given.get(name) for name in ("out", "out_ptrs", "num_computed_tokens")]
+        dirty = tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
+        tables._staged.longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
+        stage(rng, tables._staged)  # which no part sees
+        num_staged = tables._staged.num_records
+        step = (*batch, padded, 9000)
+        assert quick.gather(batch[0], padded, dirty, *options) == num_reqs
+        tables.gather_block_tables(batch[0], padded, *options)
+        assert quick.slots(*batch, 9000, slots_out) == num_reqs
+        tables.compute_slot_mappings(*batch, 9000, slots_out)
+        tables.num_dirty_rows = dirty
+        found = quick.gather_slots(*step, dirty, options[2], *options[:2], slots_out)
+        assert found == num_reqs
+        tables.gather_and_compute_slot_mappings(*step, **given, slots_out=slots_out)
+        assert tables._staged.num_records == num_staged
+        tables._staged.clear()
+        # A mapping of no tokens may launch nothing that maps; both still pad.
+        assert unread_left_out(noted.by_c) == unread_left_out(noted.by_python)
+        assert [place[1] for place, *_ in noted.by_c] == list(PARTS)
+        noted.by_c.clear()
+        noted.by_python.clear()
+
+
+def unread_left_out(launched):
+    """Launches without what their part does not read: tensors of a batch, words of slots."""
+    found = []
+    for place, grid, descriptors, mapping, starts, positions, *numbers, words, memory in launched:
+        part = place[1]
+        batch = (mapping, *((starts, positions) if part != one_launch.GATHER else ()))
+        kept = () if part == one_launch.SLOTS else words
+        found.append((place, grid, descriptors, batch, numbers, kept, memory))
+    return found
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_it_applies_as_python_does(monkeypatch, is_sharded):
+    noted = Noted(monkeypatch, replace(LAYOUT, cp_size=2) if is_sharded else LAYOUT)
+    rng = random.Random(2)
+    tables = noted.tables
+    for _ in range(300):
+        num_blocks, seed = tables.num_blocks.copy(), rng.random()
+        for apply in (noted.quick.apply, tables.apply_staged_writes):
+            tables.num_blocks[:] = num_blocks
+            stage(random.Random(seed), tables._staged)
+            noted.memory.current.zero_()
+            noted.memory._current = 0
+            if tables._staged:
+                assert apply() in (True, None)
+            assert not tables._staged
+        launched = [
+            [(place, grid, kept[9:]) for place, grid, *kept in by]  # no batch is read
+            for by in (noted.by_c, noted.by_python)
+        ]
+        assert launched[0] == launched[1]
+        noted.by_c.clear()
+        noted.by_python.clear()
 
 
 def test_rows_are_aligned_only_in_tables_that_all_are(monkeypatch):
