@@ -140,7 +140,8 @@ class BlockTableOperations(ABC):
                 are zeroed whole, and so are rows that an earlier, larger batch filled. Columns of
                 a live row from its number of blocks on keep their contents.
             out: per group, an int32 tensor `[num_reqs_padded or more, width]` that is written in
-                place of the input table. Rows from `num_reqs_padded` on are then left alone.
+                place of the input table. Rows from `num_reqs_padded` on are then left alone. There
+                may be more requests than `max_num_reqs`, up to 32,767.
             out_ptrs: `[G]` uint64 or int64 on the device, the addresses of `out`. Without it they
                 are copied from the host in each call, which cannot be captured.
             num_computed_tokens: `[max_num_reqs]` int32 or longer, on the device, by request row:
@@ -169,7 +170,8 @@ class BlockTableOperations(ABC):
             positions: `[T]` or longer, int64, the position of each token in its sequence.
             num_tokens_padded: length of the returned view, `T <= num_tokens_padded`.
             out: int64 `[G, num_tokens_padded or more]`, with contiguous elements in a row, that is
-                written, and padded to its end, in place of `slot_mappings`.
+                written, and padded to its end, in place of `slot_mappings`. There may be more
+                requests than `max_num_reqs`, up to 32,767.
 
         Returns:
             A view `[G, num_tokens_padded]` of `slot_mappings`, or of `out`, which is `PAD_SLOT_ID`

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
-from bt_kernels.layout import MAX_NUM_BATCHED_TOKENS, index_of
+from bt_kernels.layout import MAX_NUM_BATCHED_TOKENS, MAX_NUM_REQS, index_of
 
 if TYPE_CHECKING:
     from bt_kernels.layout import TableLayout
@@ -26,8 +26,18 @@ _ADDRESS_DTYPES = (torch.uint64, torch.int64)
 _CONTIGUOUS = (1,)
 
 
-def check_mapping(layout: TableLayout, device: torch.device, idx_mapping: torch.Tensor) -> int:
-    """Check `idx_mapping`, `[R]` int32 or int64; return R."""
+def check_mapping(
+    layout: TableLayout, device: torch.device, idx_mapping: torch.Tensor, *, wide: bool = False
+) -> int:
+    """Check `idx_mapping`, `[R]` int32 or int64; return R.
+
+    Args:
+        layout: layout of the tables.
+        device: their device.
+        idx_mapping: the mapping.
+        wide: whether the results go into a caller's buffers, which may have more rows than the
+            tables; `check_out` compares them with the batch.
+    """
     if (
         idx_mapping.stride() != _CONTIGUOUS
         or idx_mapping.dtype not in INDEX_DTYPES
@@ -35,22 +45,28 @@ def check_mapping(layout: TableLayout, device: torch.device, idx_mapping: torch.
     ):
         _refuse_vector("idx_mapping", idx_mapping, INDEX_DTYPES, device)
     num_reqs = idx_mapping.numel()
-    if num_reqs > layout.max_num_reqs:
-        raise ValueError(
-            f"idx_mapping has {num_reqs} requests; expected at most {layout.max_num_reqs} "
-            "(max_num_reqs)"
-        )
+    limit, name = _most_reqs(layout, wide=wide)
+    if num_reqs > limit:
+        raise ValueError(f"idx_mapping has {num_reqs} requests; expected at most {limit} ({name})")
     return num_reqs
 
 
-def check_rows(layout: TableLayout, num_reqs: int, num_reqs_padded: int) -> None:
-    """Check the number of rows that a caller will read."""
+def _most_reqs(layout: TableLayout, *, wide: bool) -> tuple[int, str]:
+    """Return the most requests of a batch, and the name of this limit."""
+    return (MAX_NUM_REQS, "the most of a launch") if wide else (layout.max_num_reqs, "max_num_reqs")
+
+
+def check_rows(
+    layout: TableLayout, num_reqs: int, num_reqs_padded: int, *, wide: bool = False
+) -> None:
+    """Check the number of rows that a caller will read; `wide` as in `check_mapping`."""
     if type(num_reqs_padded) is not int and index_of(num_reqs_padded) is None:
         raise ValueError(f"num_reqs_padded is {num_reqs_padded!r}; expected an integer")
-    if not num_reqs <= num_reqs_padded <= layout.max_num_reqs:
+    limit, name = _most_reqs(layout, wide=wide)
+    if not num_reqs <= num_reqs_padded <= limit:
         raise ValueError(
             f"num_reqs_padded is {num_reqs_padded}; expected {num_reqs} (the batch) to "
-            f"{layout.max_num_reqs} (max_num_reqs)"
+            f"{limit} ({name})"
         )
 
 

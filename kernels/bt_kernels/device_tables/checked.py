@@ -27,8 +27,10 @@ class CheckedState(DeviceState):
         slots_out: torch.Tensor | None,
     ) -> torch.Tensor | None:
         """Make all checks of gather and slots; return `out_ptrs`."""
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        num_reqs = arguments.check_mapping(
+            self.layout, self.device, idx_mapping, wide=out is not None
+        )
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=out is not None)
         self._checked_dirty_rows()
         _, out_ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         self._check_slots(

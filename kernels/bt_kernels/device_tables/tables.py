@@ -113,8 +113,10 @@ class DeviceBlockTables(CheckedState):
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        num_reqs = arguments.check_mapping(
+            self.layout, self.device, idx_mapping, wide=out is not None
+        )
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=out is not None)
         window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         if self.validate and not self.place.is_capturing():
             arguments.check_rows_exist(self.layout, idx_mapping)
@@ -132,7 +134,9 @@ class DeviceBlockTables(CheckedState):
         num_tokens_padded: int,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        num_reqs = arguments.check_mapping(
+            self.layout, self.device, idx_mapping, wide=out is not None
+        )
         views = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, out
         )

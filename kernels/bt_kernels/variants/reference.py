@@ -78,9 +78,12 @@ class Variant(BlockTableOperations):
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
         rows = self._rows(idx_mapping)
-        if not len(rows) <= num_reqs_padded <= self.layout.max_num_reqs:
-            raise ValueError(f"num_reqs_padded is {num_reqs_padded}; expected {len(rows)} or more")
         targets = self.input_block_tables if out is None else out
+        most = min((len(target) for target in targets), default=num_reqs_padded)
+        if not len(rows) <= num_reqs_padded <= most:
+            raise ValueError(
+                f"num_reqs_padded is {num_reqs_padded}; expected {len(rows)} to {most}"
+            )
         end = num_reqs_padded if out is not None else max(num_reqs_padded, self.num_dirty_rows)
         for group in range(self.layout.num_groups):
             source, target = self.block_tables[group], targets[group]

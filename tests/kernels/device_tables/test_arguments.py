@@ -87,6 +87,7 @@ def test_a_callers_slots_are_as_many_as_int32_counts_past():
         check_tokens(layout, device, 1, starts, positions, 1, too_many)
 
 
+OWN_TABLES = {"out": replaced(None), "out_ptrs": replaced(None)}
 VECTORS = {
     "idx_mapping": "torch.int32 or torch.int64",
     "query_start_loc": "torch.int32",
@@ -110,7 +111,14 @@ WRONG = [
 ] + [
     ({"query_start_loc": lambda t: t.long()}, "query_start_loc has dtype torch.int64"),
     ({"positions": lambda t: t.int()}, "positions has dtype torch.int32"),
-    ({"idx_mapping": lambda t: t.repeat(3)}, "idx_mapping has 6 requests; expected at most 4"),
+    (
+        {"idx_mapping": lambda t: t.repeat(3), **OWN_TABLES},
+        "idx_mapping has 6 requests; expected at most 4 .max_num_reqs",
+    ),
+    (
+        {"idx_mapping": lambda t: t.repeat(20_000)},
+        "idx_mapping has 40000 requests; expected at most 32767 .the most of a launch",
+    ),
     (
         {"query_start_loc": lambda t: t[:2]},
         "query_start_loc has 2 elements; expected 3 .*more than the batch",
@@ -119,8 +127,16 @@ WRONG = [
         {"num_computed_tokens": lambda t: t[:3]},
         "num_computed_tokens has 3 elements; expected 4, one per request row",
     ),
-    ({"num_reqs_padded": replaced(1)}, "num_reqs_padded is 1; expected 2 .* to 4 .*max_num_reqs"),
-    ({"num_reqs_padded": replaced(5)}, "num_reqs_padded is 5; expected 2 .* to 4 .*max_num_reqs"),
+    (
+        {"num_reqs_padded": replaced(1), **OWN_TABLES},
+        "num_reqs_padded is 1; expected 2 .* to 4 .*max_num_reqs",
+    ),
+    (
+        {"num_reqs_padded": replaced(5), **OWN_TABLES},
+        "num_reqs_padded is 5; expected 2 .* to 4 .*max_num_reqs",
+    ),
+    ({"num_reqs_padded": replaced(1)}, "num_reqs_padded is 1; expected 2 .* to 32767"),
+    ({"num_reqs_padded": replaced(5)}, r"out\[0\] has shape \(3, 3\); expected \[5 or more, 3\]"),
     ({"num_reqs_padded": replaced(-1)}, "num_reqs_padded is -1; expected 2"),
     ({"num_tokens_padded": replaced(-1)}, "num_tokens_padded is -1; expected 0 to 7"),
     ({"num_tokens_padded": replaced(8)}, "num_tokens_padded is 8; expected 0 to 7 .columns of out"),
@@ -207,6 +223,17 @@ def assert_refused(tables, message, action):
     assert variant.num_dirty_rows == dirty
     tables.apply_staged_writes()
     assert tables.block_tables[0][2, 0] == 5, "what was staged before is still there"
+
+
+def test_slots_without_a_buffer_have_the_limit_of_the_tables(each, device):
+    arguments = good(device)
+    arguments["idx_mapping"] = arguments["idx_mapping"].repeat(3)
+    arguments["query_start_loc"] = torch.zeros(7, dtype=torch.int32, device=device)
+    del arguments["slots_out"]
+    names = (*SLOTS[:4],)
+    given = {name: arguments[name] for name in names}
+    message = "idx_mapping has 6 requests; expected at most 4 .max_num_reqs"
+    assert_refused(each, message, lambda: each.compute_slot_mappings(**given))
 
 
 def cases(wrong):

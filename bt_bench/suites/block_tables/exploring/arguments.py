@@ -321,10 +321,15 @@ def _outs(self: Arguments, change: Any) -> Arguments:
     return replace(self, out=(*self.out[:-1], change(self.out[-1])), out_ptrs=None)
 
 
+def _too_many(self: Arguments, layout: TableLayout) -> int:
+    """Return one request more than fit into the tables that a gather fills."""
+    return 1 + (layout.max_num_reqs if self.out is None else len(self.out[0]))
+
+
 def _batch_too_long(self: Arguments, layout: TableLayout, _pick: int) -> Arguments:
-    reqs = layout.max_num_reqs + 1
+    reqs = _too_many(self, layout)
     longer = self._with("idx_mapping", [0] * reqs)._with("query_start_loc", [0] * (reqs + 1))
-    return replace(longer, reqs=reqs)
+    return replace(longer, reqs=reqs, slots_out=None)  # a caller's slots take more requests
 
 
 def _rows(self: Arguments, row: int) -> Arguments:
@@ -383,7 +388,7 @@ def _slots_strided(self: Arguments, _layout: TableLayout, _pick: int) -> Argumen
 
 _FAULTS: dict[str, Callable[[Any, TableLayout, int], Arguments]] = {
     refusals.REQS_BELOW: _reqs_below,
-    refusals.REQS_ABOVE: lambda a, layout, _: replace(a, reqs=layout.max_num_reqs + 1),
+    refusals.REQS_ABOVE: lambda a, layout, _: replace(a, reqs=_too_many(a, layout)),
     refusals.TOKENS_ABOVE: lambda a, layout, _: replace(
         a,
         tokens=(layout.max_num_batched_tokens if a.slots_out is None else a.slots_out.shape[1]) + 1,

@@ -46,12 +46,12 @@ WRONG_DTYPE, STRIDED, TWO_DIMENSIONS, ELSEWHERE, TOO_SHORT = (
 )
 
 REQS_BELOW = "num_reqs_padded is below the batch"
-REQS_ABOVE = "num_reqs_padded is above max_num_reqs"
+REQS_ABOVE = "num_reqs_padded is above the rows of the tables"
 TOKENS_ABOVE = "num_tokens_padded is past the buffer"
 TOKENS_BELOW = "num_tokens_padded is below 0"
 REQS_ODD = "num_reqs_padded is no integer"
 TOKENS_ODD = "num_tokens_padded is no integer"
-BATCH_TOO_LONG = "more requests than max_num_reqs"
+BATCH_TOO_LONG = "more requests than the tables have rows"
 OUT_MISSING = "out has a tensor too few"
 OUT_DTYPE = "out has the wrong dtype"
 OUT_WIDTH = "out has another width"
