@@ -42,8 +42,10 @@ class FusedGatherSlots(DeviceBlockTables):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        num_reqs = arguments.check_mapping(
+            self.layout, self.device, idx_mapping, wide=out is not None
+        )
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=out is not None)
         window, ptrs = self._options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         slots = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out

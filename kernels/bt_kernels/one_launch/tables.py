@@ -108,8 +108,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                     return views, self._views_of_slots(num_tokens_padded)
                 return views, slots_out[:, :num_tokens_padded]
         self.refuse_capture("prepare_step")
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        wide = out is not None
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=wide)
         window = self._check_options(num_reqs_padded, out, out_ptrs, num_computed_tokens)
         slots = self._check_slots(
             num_reqs, idx_mapping, query_start_loc, positions, num_tokens_padded, slots_out
@@ -156,8 +157,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 return self._views(num_reqs_padded, out)
         if self._carrying is None:
             return super().gather_block_tables(idx_mapping, num_reqs_padded, *options)
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        wide = out is not None
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=wide)
         window = self._check_options(num_reqs_padded, *options)
         if self.validate and not self.place.is_capturing():
             arguments.check_rows_exist(self.layout, idx_mapping)
@@ -185,7 +187,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             return out[:, :num_tokens_padded]
         if self._carrying is None:
             return super().compute_slot_mappings(idx_mapping, *tokens)
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
+        wide = out is not None
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
         views = self._check_slots(num_reqs, idx_mapping, *tokens)
         batch = Batch(idx_mapping, query_start_loc, positions, num_reqs, num_reqs, gathers=False)
         if not self._carrying.run_part(self, batch, Options(slots=out)):
@@ -227,8 +230,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 num_computed_tokens=num_computed_tokens,
                 slots_out=slots_out,
             )
-        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)
-        arguments.check_rows(self.layout, num_reqs, num_reqs_padded)
+        wide = out is not None
+        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
+        arguments.check_rows(self.layout, num_reqs, num_reqs_padded, wide=wide)
         window = self._check_options(num_reqs_padded, *options)
         slots = self._check_slots(num_reqs, idx_mapping, *tokens, num_tokens_padded, slots_out)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
@@ -297,7 +301,10 @@ class OneLaunch(FusedApply, FusedGatherSlots):
 
     def cut_of(self, batch: Batch) -> Cut:
         """Return the division of a step into programs."""
-        shape = MANY if batch.num_rows * self.layout.num_groups > many_rows() else FEW
+        # A caller's tables may have more rows. Shapes that the layout itself never takes would have
+        # to be compiled then.
+        num_rows = min(batch.num_rows, self.layout.max_num_reqs)
+        shape = MANY if num_rows * self.layout.num_groups > many_rows() else FEW
         num_wide, num_chunks = self._wide_rows(batch) if batch.gathers else (0, 0)
         num_tiles = -(-batch.num_rows // shape.requests)
         num_spans = shape.spans(batch.positions.shape[0]) if batch.maps else 0
