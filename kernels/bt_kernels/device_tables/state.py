@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -175,7 +176,8 @@ class DeviceState(BlockTableOperations):
         self.block_tables = block_tables
         self.input_block_tables = input_block_tables
         self.slot_mappings = slot_mappings
-        self.descriptors.copy_(self._describe_groups())
+        with written():
+            self.descriptors.copy_(self._describe_groups())
         self._upload_num_blocks()
         self._make_views()
 
@@ -186,8 +188,9 @@ class DeviceState(BlockTableOperations):
             raise ValueError("the snapshot is of another layout; expected one of equal tables")
         if self._captured_writes is not None:
             self._captured_writes.discard()
-        # One kernel for all; a copy of each would take longer than the step that is measured next.
-        torch._foreach_copy_(tables, saved)
+        with written():
+            # One kernel for all; a copy of each would take longer than the step measured next.
+            torch._foreach_copy_(tables, saved)
         self.num_blocks[:] = state.num_blocks
         self.num_dirty_rows = state.num_dirty_rows
         self._staged.clear()
@@ -205,7 +208,8 @@ class DeviceState(BlockTableOperations):
             before = self.num_blocks_on_device.cpu().numpy()
             for place in unsettled:
                 applied[place] = before[place]
-        self.num_blocks_on_device.copy_(torch.from_numpy(applied))
+        with written():
+            self.num_blocks_on_device.copy_(torch.from_numpy(applied))
 
     def _check_tables(
         self,
@@ -284,6 +288,11 @@ class DeviceState(BlockTableOperations):
             for group, enabled in enumerate(layout.slot_mapping_enabled)
         ]
         return torch.tensor(rows, dtype=torch.int64)
+
+
+def written() -> AbstractContextManager[None]:
+    """Allow torch to write to any tables: those of inference mode are read-only outside of it."""
+    return torch.inference_mode()
 
 
 def _shift_of(block_size: int) -> int:

@@ -15,7 +15,7 @@ from bt_kernels import launches
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedStep, CapturedWrites
 from bt_kernels.device_tables.checked import CheckedState
-from bt_kernels.device_tables.state import RECORD_ROOM
+from bt_kernels.device_tables.state import RECORD_ROOM, written
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
 from bt_kernels.staging import (
@@ -217,7 +217,8 @@ class DeviceBlockTables(CheckedState):
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
         limit = self.layout.max_num_batched_tokens
         arguments.check_size("num_tokens", num_tokens, limit, "max_num_batched_tokens")
-        self.slot_mappings.fill_(PAD_SLOT_ID)
+        with written():
+            self.slot_mappings.fill_(PAD_SLOT_ID)
         return self._views_of_slots(num_tokens)
 
     def capture_step(
@@ -350,8 +351,9 @@ class DeviceBlockTables(CheckedState):
             dirty = max(dirty, writes.uncounted)
             writes.uncounted = 0
         if dirty > num_reqs_padded:
-            for table in self.input_block_tables:
-                table[num_reqs_padded:dirty].zero_()
+            with written():
+                for table in self.input_block_tables:
+                    table[num_reqs_padded:dirty].zero_()
         self.num_dirty_rows = writes.rows = num_reqs_padded
 
     def _launch_apply(self, records_per_group: list[int]) -> None:
