@@ -62,7 +62,8 @@ class TableLayout:
     left empty; then all groups have the default.
 
     Args:
-        block_sizes: tokens per block, one entry per KV cache group. Its length is G.
+        block_sizes: tokens per block, one entry per KV cache group. Its length is G. Only
+            `bt_kernels.BlockTables` and the reference work without any group.
         widths: columns (blocks) in a row of the table, one entry per group.
         max_num_reqs: rows of every table.
         max_num_batched_tokens: slots per group, i.e. the most tokens in one step; at most 2**30.
@@ -94,10 +95,10 @@ class TableLayout:
     dcp_sharded: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.block_sizes) != len(self.widths) or not self.block_sizes:
+        if len(self.block_sizes) != len(self.widths):
             raise ValueError(
                 f"block_sizes has {len(self.block_sizes)} and widths {len(self.widths)} entries; "
-                "expected one of each per group, and at least one group"
+                "expected one of each per group"
             )
         for name, least in (("block_sizes", 1), ("widths", 1), ("sliding_window_reach", 0)):
             values = tuple(getattr(self, name))

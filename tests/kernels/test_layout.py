@@ -29,7 +29,6 @@ def test_for_length_rounds_up():
     ("changes", "message"),
     [
         ({"block_sizes": (16, 16)}, "block_sizes has 2 and widths 1 entries"),
-        ({"block_sizes": (), "widths": ()}, "at least one group"),
         ({"block_sizes": (0,)}, r"block_sizes\[0\] is 0; expected 1 or more"),
         ({"widths": (-1,)}, r"widths\[0\] is -1"),
         ({"max_num_reqs": 0}, "max_num_reqs is 0"),

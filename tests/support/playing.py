@@ -59,7 +59,8 @@ class EngineTables(BlockTables):
 
     def init_block_table_layout_tensors(self) -> None:
         tables = [getattr(table, "gpu", table) for table in self.block_tables]
-        self.block_tables = [SourceTable(table) for table in tables]
+        apply = self._variant.apply_staged_writes
+        self.block_tables = [SourceTable(table, apply) for table in tables]
         super().init_block_table_layout_tensors()
         self.block_tables = tables
 

@@ -59,7 +59,7 @@ class DeviceState(BlockTableOperations):
         validate: see `BlockTableOperations`.
 
     Raises:
-        ValueError: when `steps_in_flight` is below 1.
+        ValueError: when `steps_in_flight` is below 1, or the layout has no groups.
         RuntimeError: when there is no GPU and Triton does not interpret kernels either.
     """
 
@@ -77,6 +77,11 @@ class DeviceState(BlockTableOperations):
     ) -> None:
         if steps_in_flight is not None and steps_in_flight < 1:
             raise ValueError(f"steps_in_flight is {steps_in_flight}; expected 1 or more")
+        if not layout.num_groups:
+            raise ValueError(
+                "the layout has no groups; expected at least one: without any there is nothing to "
+                "launch, which only bt_kernels.BlockTables takes"
+            )
         launches.require_driver()
         self.layout = layout
         self.validate = validate
@@ -291,7 +296,7 @@ class DeviceState(BlockTableOperations):
 
 
 def written() -> AbstractContextManager[None]:
-    """Allow torch to write to any tables: those of inference mode are read-only outside of it."""
+    """Allow torch to write to any tables: outside of inference mode, its tensors are read-only."""
     return torch.inference_mode()
 
 

@@ -7,8 +7,8 @@ launch but Triton.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 
 from bt_kernels import native
 from bt_kernels.device_tables import CapturedStep
+from bt_kernels.engines.no_groups import NoGroups
 from bt_kernels.layout import TableLayout
 from bt_kernels.variants import fused, one_launch
 
@@ -33,9 +34,52 @@ class SourceTable:
 
     Args:
         gpu: `[max_num_reqs, max_num_blocks_per_group[g]]` int32 on the device.
+        apply: writes all that is staged, of this group and the others.
     """
 
     gpu: torch.Tensor
+    apply: Callable[[], None] = field(repr=False)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the table."""
+        return self.gpu.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of block ids, int32."""
+        return self.gpu.dtype
+
+    @property
+    def num_rows(self) -> int:
+        """`max_num_reqs`."""
+        return self.gpu.shape[0]
+
+    def apply_write(self) -> None:
+        """Write all staged ids, of this group and the others, as `apply_staged_writes` does."""
+        self.apply()
+
+
+@dataclass(frozen=True)
+class FusedWriter:
+    """The object that shows that one launch applies the staged writes of all groups.
+
+    Runners look whether there is one, and call `BlockTables.apply_staged_writes` then.
+
+    Args:
+        write: writes all that is staged.
+    """
+
+    write: Callable[[], None] = field(repr=False)
+
+    def apply(
+        self,
+        tensors: Sequence[SourceTable],
+        output_ptrs: torch.Tensor,
+        output_strides: torch.Tensor,
+    ) -> None:
+        """Write all staged ids; the arguments, which vLLM's needs, are not looked at."""
+        self.write()
 
 
 @dataclass(frozen=True)
@@ -50,6 +94,16 @@ class NumBlocks:
     np: _Counts
     gpu: torch.Tensor
 
+    @property
+    def cpu(self) -> torch.Tensor:
+        """A copy of `np` as a tensor."""
+        return torch.from_numpy(self.np.copy())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of all, int32."""
+        return self.gpu.dtype
+
 
 class BlockTables:
     """Block tables of all KV cache groups, with the interface of vLLM 0.33.0.
@@ -61,6 +115,7 @@ class BlockTables:
 
     Attributes, with G groups:
         block_tables: per group, the source table as `.gpu`.
+        fused_writer: never `None`, unless there are no groups; then there is nothing to apply.
         input_block_tables: per group, rows in batch order, `[max_num_reqs, width]` int32.
         slot_mappings: `[G, max_num_batched_tokens]` int64.
         num_blocks: `.np` on the host, `.gpu` on the device, both `[G, max_num_reqs]` int32.
@@ -70,7 +125,8 @@ class BlockTables:
         slot_mapping_enabled, dcp_sharded: `[G]` bool on the device.
 
     Args:
-        block_sizes: tokens per block, one entry per group.
+        block_sizes: tokens per block, one entry per group. There may be no groups at all, as in an
+            engine without a KV cache: every method then does nothing, and returns empty results.
         max_num_reqs: rows of every table.
         max_num_batched_tokens: slots per group.
         max_num_blocks_per_group: columns of a row, one entry per group.
@@ -122,10 +178,14 @@ class BlockTables:
             cp_interleave,
             () if dcp_sharded is None else _per_group(dcp_sharded, len(block_sizes)),
         )
-        self._variant = _cheapest(torch.device(device))(
-            self.layout, device, steps_in_flight=steps_in_flight, validate=validate
-        )
-        self._variant.launch_path = self._variant.launch_paths[-1]
+        self._variant: one_launch.Variant | fused.Variant | NoGroups
+        if self.layout.num_groups:
+            self._variant = _cheapest(torch.device(device))(
+                self.layout, device, steps_in_flight=steps_in_flight, validate=validate
+            )
+            self._variant.launch_path = self._variant.launch_paths[-1]
+        else:
+            self._variant = NoGroups(self.layout, device)
         for name in ("append_block_ids", "append_many"):
             if getattr(type(self), name) is getattr(BlockTables, name):
                 # A wrapper function would take as long as a short call, or longer.
@@ -137,7 +197,9 @@ class BlockTables:
         self.cp_size, self.cp_rank, self.cp_interleave = cp_size, cp_rank, cp_interleave
         self.num_kv_cache_groups = self.layout.num_groups
         self.has_sliding_window_groups = any(self.layout.reaches)
-        self.block_tables = [SourceTable(table) for table in self._variant.block_tables]
+        apply = self._variant.apply_staged_writes
+        self.block_tables = [SourceTable(table, apply) for table in self._variant.block_tables]
+        self.fused_writer = FusedWriter(apply) if self.layout.num_groups else None
         self.input_block_tables = self._variant.input_block_tables
         self.slot_mappings = self._variant.slot_mappings
         self.num_blocks = NumBlocks(
