@@ -41,7 +41,7 @@ class CapturedWrites:
     """
 
     def __init__(self, size: int, place: Place) -> None:
-        self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place)
+        self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place, told=CAPTURED_HEADER)
         self._published = False  # true if a publication may not have been replayed yet
         self.rows = self.uncounted = 0
 
@@ -72,6 +72,7 @@ class CapturedWrites:
             self._buffer.wait()
         view[0] = sum(staged.pack(view, CAPTURED_HEADER))
         view[1] = (number + 1) % INT32_MAX
+        self._buffer.upload()
         self._published = True
 
     def published_rows(self) -> list[tuple[int, int]]:
@@ -108,6 +109,7 @@ class CapturedWrites:
         """Forget the publication, even if a replay follows."""
         view = self._buffer.wait()
         view[0], view[2] = 0, view[1]
+        self._buffer.upload()
         self._published = False
         self.rows = self.uncounted = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,7 +14,7 @@ from bt_kernels.device_code import DESCRIPTOR_FIELDS, NUM_ROWS
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedWrites
 from bt_kernels.interface import COMPILED, DIRECT, JIT, BlockTableOperations, TableState
-from bt_kernels.launches import LaunchFunction, Place
+from bt_kernels.launches import LaunchFunction, Place, written
 from bt_kernels.layout import PAD_SLOT_ID, TableLayout
 from bt_kernels.staging import RECORD_FIELDS, AnyStagedWrites, HostRing, staged_writes
 
@@ -94,7 +93,8 @@ class DeviceState(BlockTableOperations):
         # With its index, like the devices of the arguments.
         self.device = self.block_tables[0].device
         launcher = launches.find_launcher() if self.native and self._on_gpu else None
-        self.place = Place(self.device, launcher)
+        pinned = launches.why_not_pinned(self.device) is None
+        self.place = Place(self.device, launcher, pinned=pinned)
         self._launches = _Launches(self._make_launches())
         self.launch_path = JIT
         slots = (layout.num_groups, layout.max_num_batched_tokens)
@@ -117,6 +117,11 @@ class DeviceState(BlockTableOperations):
     def _on_gpu(self) -> bool:
         """Return whether kernels run on a GPU."""
         return self.device.type == "cuda" and launches.COMPILES
+
+    @property
+    def pinned_memory(self) -> bool:
+        """Return whether staged writes are read from pinned memory; else they are copied first."""
+        return self.place.pinned
 
     @property
     def redirect_writes_to_null_block(self) -> bool:
@@ -293,11 +298,6 @@ class DeviceState(BlockTableOperations):
             for group, enabled in enumerate(layout.slot_mapping_enabled)
         ]
         return torch.tensor(rows, dtype=torch.int64)
-
-
-def written() -> AbstractContextManager[None]:
-    """Allow torch to write to any tables: outside of inference mode, its tensors are read-only."""
-    return torch.inference_mode()
 
 
 def _shift_of(block_size: int) -> int:

@@ -15,7 +15,7 @@ from bt_kernels import launches
 from bt_kernels.device_tables import arguments
 from bt_kernels.device_tables.captured import CapturedStep, CapturedWrites
 from bt_kernels.device_tables.checked import CheckedState
-from bt_kernels.device_tables.state import RECORD_ROOM, written
+from bt_kernels.device_tables.state import RECORD_ROOM
 from bt_kernels.device_tables.warming import Inputs, NotedLaunches, run_all
 from bt_kernels.layout import FEATURES, PAD_SLOT_ID
 from bt_kernels.staging import (
@@ -217,7 +217,7 @@ class DeviceBlockTables(CheckedState):
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
         limit = self.layout.max_num_batched_tokens
         arguments.check_size("num_tokens", num_tokens, limit, "max_num_batched_tokens")
-        with written():
+        with launches.written():
             self.slot_mappings.fill_(PAD_SLOT_ID)
         return self._views_of_slots(num_tokens)
 
@@ -351,7 +351,7 @@ class DeviceBlockTables(CheckedState):
             dirty = max(dirty, writes.uncounted)
             writes.uncounted = 0
         if dirty > num_reqs_padded:
-            with written():
+            with launches.written():
                 for table in self.input_block_tables:
                     table[num_reqs_padded:dirty].zero_()
         self.num_dirty_rows = writes.rows = num_reqs_padded

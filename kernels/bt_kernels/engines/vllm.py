@@ -221,6 +221,15 @@ class BlockTables:
         self._variant.launch_path = path
 
     @property
+    def pinned_memory(self) -> bool:
+        """Return whether kernels read staged writes from pinned memory.
+
+        If not, because the device does not see it, writes are copied to the device, which is slower
+        and was warned of.
+        """
+        return self._variant.pinned_memory
+
+    @property
     def num_dirty_rows(self) -> int:
         """Input rows that the last gather filled; set it after replaying a captured gather."""
         return self._variant.num_dirty_rows

@@ -28,7 +28,8 @@ from bt_kernels.launches.paths import (
     launch_jit,
     require_driver,
 )
-from bt_kernels.launches.place import Place
+from bt_kernels.launches.pinned import why_not_pinned
+from bt_kernels.launches.place import Place, written
 
 __all__ = [
     "ALIGNMENT",
@@ -54,4 +55,6 @@ __all__ = [
     "launch_jit",
     "require_driver",
     "slots",
+    "why_not_pinned",
+    "written",
 ]

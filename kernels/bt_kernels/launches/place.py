@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
+def written() -> AbstractContextManager[None]:
+    """Allow torch to write to any tensors: outside of inference mode, its tensors are read-only."""
+    return torch.inference_mode()
+
+
 class Place:
     """A device that host code works for, whatever device is current in its thread.
 
@@ -26,9 +31,11 @@ class Place:
     Args:
         device: with its index, if it is a CUDA device.
         launcher: the compiled module of that name; `None`: nothing is launched by the driver.
+        pinned: whether the device sees what the host writes to pinned memory; see
+            `why_not_pinned`.
 
     Attributes:
-        device, launcher: as they were given.
+        device, launcher, pinned: as they were given.
         index: index of a CUDA device; else `None`.
         native: the compiled module's object for the device, which makes its context current by
             itself; `None` without that module.
@@ -37,9 +44,12 @@ class Place:
             it is not a CUDA device. Raises `RuntimeError` when the driver cannot determine it.
     """
 
-    def __init__(self, device: torch.device, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self, device: torch.device, launcher: Launcher | None = None, *, pinned: bool = True
+    ) -> None:
         self.device = device
         self.launcher = launcher
+        self.pinned = pinned
         self.index = device.index if device.type == "cuda" else None
         self.native: Device | None = (
             None if launcher is None else launcher.Device(cast("int", self.index))

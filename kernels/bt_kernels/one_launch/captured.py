@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from bt_kernels.device_tables import CapturedWrites
 from bt_kernels.device_tables.captured import places_of
 from bt_kernels.one_launch.fixed import FixedLaunch
 from bt_kernels.one_launch.shapes import STEP_RECORD_FIELDS
 from bt_kernels.one_launch.writes import StepWrites
-from bt_kernels.staging import CapturedBuffer
+from bt_kernels.staging import CapturedBuffer, ToldNumber
 
 if TYPE_CHECKING:
     from bt_kernels.device_tables.captured import Replayed
@@ -30,16 +28,14 @@ class CapturedLaunch(CapturedWrites):
     """
 
     def __init__(self, tables: Steps, launcher: Launcher | None) -> None:
-        on_gpu = tables.device.type == "cuda"
-        self._applied = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
-        self._fixed = FixedLaunch(tables, launcher, self._applied)
+        self._applied = ToldNumber(tables.place)
+        self._fixed = FixedLaunch(tables, launcher, self._applied.tensor)
         self._writes = StepWrites(tables.layout, self._fixed.body)
         # It cannot grow: room for a record and a block id per row of each group.
         num_rows = tables.num_blocks.size
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records that may not have been replayed yet
-        self._told = self._applied.numpy().data
         # The number that a replay of the last publication will store.
         self._awaited: int | None = None
         self._header: tuple[int, ...] = (0, 0, 0, 0)  # the last header with a batch
@@ -74,7 +70,8 @@ class CapturedLaunch(CapturedWrites):
         step = self._writes.pack(staged, view)
         longest = tables.widest  # the number of padding rows is unknown
         self._header = self._fixed.write(view, tables, step, num_records, batch, longest, options)
-        self._told[0] = -1  # shows the replay of a step without writes, too, whose number is 0
+        self._buffer.upload()
+        self._applied.write(-1)  # shows the replay of a step without writes, too: its number is 0
         self._pending, self._awaited = (step, num_records), step
 
     def published_rows(self) -> list[tuple[int, int]]:
@@ -83,15 +80,16 @@ class CapturedLaunch(CapturedWrites):
         return places_of(self._buffer.view, first, STEP_RECORD_FIELDS, num_records)
 
     def _is_over(self) -> bool:
-        return self._awaited is None or self._told[0] == self._awaited
+        return self._awaited is None or self._applied.read() == self._awaited
 
     def settle(self, tables: Replayed) -> None:
         step, num_records = self._pending
         if step:
             view = self._buffer.wait()
-            if self._applied.item() != step:
+            if self._applied.read() != step:
                 tables.refuse_capture("apply_staged_writes")
                 self._fixed.write_records_only(view, step, num_records)
+                self._buffer.upload()
                 self.launch_step(tables, False)
                 self._forget_writes()
         self._pending, self._awaited = (0, 0), None
@@ -105,3 +103,4 @@ class CapturedLaunch(CapturedWrites):
         """Leave a replay that follows all the same its step, but without writes."""
         *batch, last = self._header
         self._fixed.write_header(self._buffer.wait(), (*batch, last & 1))
+        self._buffer.upload()

@@ -47,6 +47,9 @@ their ids; or none.
 GATHER, SLOTS, GATHER_SLOTS = PARTS = range(len(PAYLOADS), len(PAYLOADS) + 3)
 """The launches of parts of a step, which see only what was applied, and carry nothing."""
 
+IN_HOST_MEMORY = (FEW_APART, MANY_APART, IN_MEMORY)
+"""Kinds of which a part is in a buffer of the host."""
+
 _WHERE = {
     SINGLE_IDS: CARRIED.value,
     FEW_IDS: CARRIED.value,
@@ -131,7 +134,7 @@ class CarryingLaunch:
         if self._launch_of(binary) is None:
             return False
         staging = None
-        if kind in (FEW_APART, MANY_APART, IN_MEMORY):
+        if kind in IN_HOST_MEMORY:
             first = -(-head // 2) * 4 if kind == IN_MEMORY else 0  # a multiple of 16 bytes
             # To advance runs other code, such as the garbage collector's.
             view = ring.advance(first + 2 * apart)
@@ -235,7 +238,9 @@ class CarryingLaunch:
             self._add(binary, launch)
 
     def _add(self, binary: Binary, launch: Launch | None) -> None:
-        if launch is not None and self._quick is not None:
+        # The code in C passes on the address of host memory.
+        is_read = self._place.pinned or binary.kind not in IN_HOST_MEMORY
+        if launch is not None and self._quick is not None and is_read:
             self._quick.add(SHAPES.index(binary.shape), *binary[1:], launch)
 
     def _launch_of(self, binary: Binary) -> Callable[..., None] | None:

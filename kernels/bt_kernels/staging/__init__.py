@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bt_kernels.staging.host_ring import CapturedBuffer, HostRing
+from bt_kernels.staging.host_ring import CapturedBuffer, HostRing, ToldNumber
 from bt_kernels.staging.refusals import checked_row, refuse_append, refuse_append_many, refuse_ids
 from bt_kernels.staging.writes import (
     BITMAP_ROWS,
@@ -32,6 +32,7 @@ __all__ = [
     "CapturedBuffer",
     "HostRing",
     "StagedWrites",
+    "ToldNumber",
     "bitmap_words",
     "checked_row",
     "refuse_append",

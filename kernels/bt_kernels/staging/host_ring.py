@@ -1,11 +1,15 @@
-"""Pinned host memory that kernels read while the host goes on."""
+"""Pinned host memory that kernels read while the host goes on.
+
+Where the device does not see pinned memory (`Place.pinned`), the host fills ordinary memory, which
+is copied to the device before a kernel reads it.
+"""
 
 from __future__ import annotations
 
 import torch
 import triton
 
-from bt_kernels.launches import Place
+from bt_kernels.launches import Place, written
 
 ALIGNMENT = 16  # elements; kernels read 16 bytes at a time, and no two buffers share a cache line
 
@@ -46,6 +50,7 @@ class HostRing:
             raise ValueError(f"in_flight is {in_flight}; expected 1 or more")
         self._device = place.device
         self._on_gpu = place.device.type == "cuda"
+        self._copy = None if place.pinned else _Copy(place)
         waits = self._on_gpu and in_flight is None
         self.depth, self._per_set = (depth, per_set) if in_flight is None else (in_flight + 1, 1)
         self._buffers: list[torch.Tensor] = []
@@ -63,8 +68,9 @@ class HostRing:
 
     @property
     def current(self) -> torch.Tensor:
-        """The buffer that kernels are to read now."""
-        return self._buffers[self._current]
+        """The buffer that kernels are to read now; it is filled, since it may be copied."""
+        buffer = self._buffers[self._current]
+        return buffer if self._copy is None else self._copy.of(buffer)
 
     def note_reader(self) -> None:
         """Note that all readers of the current buffer have been launched."""
@@ -79,6 +85,8 @@ class HostRing:
             # A launch failed, and the promise does not count it.
             torch.cuda.synchronize(self._device)
         self._was_read = False
+        if self._copy is not None:
+            self._copy.expect(size)
         following = self._current + 1
         if following % self._per_set == 0 or len(self._views[following]) < size:
             following = self._enter_set(following - 1, size)
@@ -106,8 +114,34 @@ class HostRing:
     def _allocate(self, size: int) -> list[torch.Tensor]:
         """Allocate the buffers of a set, of `size` elements or a few more, side by side."""
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
-        memory = torch.zeros(self._per_set * size, dtype=torch.int32, pin_memory=self._on_gpu)
+        pins = self._on_gpu and self._copy is None
+        memory = torch.zeros(self._per_set * size, dtype=torch.int32, pin_memory=pins)
         return list(torch.split(memory, size))
+
+
+class _Copy:
+    """A copy of a ring's current buffer on the device.
+
+    One is enough: copies and the kernels that read them are in the order of the stream.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._tensor = torch.zeros(0, dtype=torch.int32, device=place.device)
+        self._missing = 0
+
+    def expect(self, size: int) -> None:
+        """Note that a buffer is being filled, up to an element."""
+        self._missing = size
+
+    def of(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return the copy of a buffer, made now unless it was since the buffer was filled."""
+        if self._tensor.numel() < buffer.numel():
+            self._tensor = torch.zeros_like(buffer, device=self._tensor.device)
+        if self._missing:
+            with written():
+                self._tensor[: self._missing].copy_(buffer[: self._missing])
+            self._missing = 0
+        return self._tensor
 
 
 class CapturedBuffer:
@@ -116,16 +150,25 @@ class CapturedBuffer:
     It never grows, since graphs hold its address. A node after the reader in its graph records when
     a replay has read it.
 
+    Call `upload` once it is filled.
+
     Args:
         size: int32 elements.
         place: the device that reads.
+        told: elements at its start that kernels write, too.
+
+    Attributes:
+        tensor: the buffer for kernels.
     """
 
-    def __init__(self, size: int, place: Place) -> None:
+    def __init__(self, size: int, place: Place, told: int = 0) -> None:
         on_gpu = place.device.type == "cuda"
-        self._place = place
-        self.tensor = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu)
-        self._view = self.tensor.numpy().data
+        self._place, self._told = place, told
+        self._host = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu and place.pinned)
+        self.tensor = self._host
+        if not place.pinned:
+            self.tensor = torch.zeros(size, dtype=torch.int32, device=place.device)
+        self._view = self._host.numpy().data
         self._read = torch.cuda.Event(external=True) if on_gpu else None  # type: ignore[no-untyped-call]
 
     def note_reader(self) -> None:
@@ -135,14 +178,56 @@ class CapturedBuffer:
 
     @property
     def view(self) -> memoryview:
-        """The buffer, for reading at any time."""
+        """The buffer, for reading at any time; a copy of what kernels write waits for them."""
+        if self.tensor is not self._host and self._told:
+            with written():
+                self._host[: self._told].copy_(self.tensor[: self._told])
         return self._view
 
     def wait(self) -> memoryview:
         """Return the buffer for filling, once all launched or replayed readers are done."""
         if self._read is not None:
             self._read.synchronize()
-        return self._view
+        return self.view
+
+    def upload(self) -> None:
+        """Let kernels read what was filled; takes a copy if they do not see the host's memory."""
+        if self.tensor is not self._host:
+            with written():
+                self.tensor.copy_(self._host)
+
+
+class ToldNumber:
+    """An int32 that kernels write and the host reads.
+
+    Args:
+        place: the device that writes.
+
+    Attributes:
+        tensor: the number for kernels, `[1]`.
+    """
+
+    def __init__(self, place: Place) -> None:
+        on_gpu = place.device.type == "cuda"
+        self._host = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu and place.pinned)
+        self._view = self._host.numpy().data
+        self.tensor = self._host
+        if not place.pinned:
+            self.tensor = torch.zeros(1, dtype=torch.int32, device=place.device)
+
+    def read(self) -> int:
+        """Return the number as it is now; a copy from the device waits for what was launched."""
+        if self.tensor is not self._host:
+            with written():
+                self._host.copy_(self.tensor)
+        return int(self._view[0])
+
+    def write(self, number: int) -> None:
+        """Write the number, while no kernel does."""
+        self._view[0] = number
+        if self.tensor is not self._host:
+            with written():
+                self.tensor.copy_(self._host)
 
 
 class _Events:

@@ -273,7 +273,7 @@ def hold_same_places(tables, step, stores, expected):
     noted = [np.stack((np.full(len(at), p), at)) for p, all_ in stores.items() for at in all_]
     stored = np.concatenate([np.zeros((2, 0), np.int64), *noted], axis=1)
     if tables._captured_writes is not None:  # the number of the step, for the host
-        stored = stored[:, stored[1] != tables._captured_writes._applied.data_ptr()]
+        stored = stored[:, stored[1] != tables._captured_writes._applied.tensor.data_ptr()]
     for place, written in expected.items():
         first, size = buffers[place].data_ptr(), buffers[place].itemsize
         inside = (stored[1] >= first) & (stored[1] < first + size * buffers[place].numel())

@@ -177,8 +177,8 @@ MUTANTS = {
     "never_replayed_is_forgotten": Mutant(
         "one_launch/captured.py",
         "writes that were published and never replayed are not applied before those that follow",
-        "if self._applied.item() != step:",
-        "if self._applied.item() is None:",
+        "if self._applied.read() != step:",
+        "if self._applied.read() is None:",
         "",
         variant="one_launch",
     ),
