@@ -73,7 +73,7 @@ def make_environment(device: Literal["cuda", "cpu"] = "cuda", **changes: Any) ->
         "interpreted": not on_gpu,
         "helpers": make_helpers()
         if on_gpu
-        else make_helpers(direct_launches=None, cupti=None, nvml=None),
+        else make_helpers(direct_launches=None, pinned_memory=None, cupti=None, nvml=None),
         "driver": "570.124.06" if on_gpu else None,
         "gpu_count": 1 if on_gpu else 0,
         "gpus": [make_gpu()] if on_gpu else [],

@@ -29,6 +29,7 @@ class Helpers(Noun):
 
     staging_in_c: Helper | None
     direct_launches: Helper | None
+    pinned_memory: Helper | None = None  # absent from earlier files
     cupti: Helper | None
     nvml: Helper | None
     nvtx: Helper | None
@@ -51,6 +52,9 @@ HELPER_TRAITS = {
     "staging_in_c": HelperTraits("staging in C", "staging takes several times longer"),
     "direct_launches": HelperTraits(
         "direct launches", "variants launch through Triton, which takes longer on the host"
+    ),
+    "pinned_memory": HelperTraits(
+        "pinned memory", "staged writes are copied to the device, which takes longer"
     ),
     "cupti": HelperTraits("CUPTI", "the profiler measures no device times and counts no launches"),
     "nvml": HelperTraits(

@@ -22,11 +22,15 @@ def read_helpers(device: DeviceKind, package: str) -> Helpers:
     import torch
 
     from bt_kernels import native
+    from bt_kernels.staging import why_not_pinned
 
     has_c, on_gpu = package == _KERNELS, device == "cuda"
     return Helpers(
         staging_in_c=_helper(native.why_not("staged")) if has_c else None,
         direct_launches=_helper(native.why_not_direct()) if has_c and on_gpu else None,
+        pinned_memory=_helper(why_not_pinned(torch.device("cuda", 0)))
+        if has_c and on_gpu
+        else None,
         cupti=_helper(_why_no_cupti()) if on_gpu else None,
         nvml=_helper(why_not(torch.cuda.get_device_properties(0).uuid)) if on_gpu else None,
         nvtx=_nvtx(),

@@ -15,7 +15,7 @@ _OUTCOMES: dict[torch.device, str | None] = {}
 _LOCK = threading.Lock()
 
 _ROUNDS = ((0x1234567, 0x7654321), (0x2468ACE, 0x0ECA864))
-"""What the host writes, and what the kernel does; no word is ever 0, as memory is at first."""
+"""Per round, the word of the host and the word of the kernel. Memory is 0 at first, no word is."""
 
 
 def why_not_pinned(device: torch.device) -> str | None:
@@ -38,7 +38,7 @@ def why_not_pinned(device: torch.device) -> str | None:
 
 
 def _prove(place: Place) -> str | None:
-    """Return what is wrong with pinned memory, or `None`."""
+    """Return the fault of pinned memory, or `None`."""
     on_gpu = place.device.type == "cuda"
     if COMPILES and not on_gpu:
         return None  # a process that compiles ahead, and launches nothing

@@ -31,8 +31,7 @@ class Place:
     Args:
         device: with its index, if it is a CUDA device.
         launcher: the compiled module of that name; `None`: nothing is launched by the driver.
-        pinned: whether the device sees what the host writes to pinned memory; see
-            `why_not_pinned`.
+        pinned: whether pinned memory works with the device; see `why_not_pinned`.
 
     Attributes:
         device, launcher, pinned: as they were given.

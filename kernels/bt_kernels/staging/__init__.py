@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bt_kernels.launches import why_not_pinned
 from bt_kernels.staging.host_ring import CapturedBuffer, HostRing, ToldNumber
 from bt_kernels.staging.refusals import checked_row, refuse_append, refuse_append_many, refuse_ids
 from bt_kernels.staging.writes import (
@@ -39,4 +40,5 @@ __all__ = [
     "refuse_append_many",
     "refuse_ids",
     "staged_writes",
+    "why_not_pinned",
 ]

@@ -178,7 +178,7 @@ class CapturedBuffer:
 
     @property
     def view(self) -> memoryview:
-        """The buffer, for reading at any time; a copy of what kernels write waits for them."""
+        """The buffer, for reading at any time; if it is copied back, that waits for its writers."""
         if self.tensor is not self._host and self._told:
             with written():
                 self._host[: self._told].copy_(self.tensor[: self._told])
@@ -191,7 +191,7 @@ class CapturedBuffer:
         return self.view
 
     def upload(self) -> None:
-        """Let kernels read what was filled; takes a copy if they do not see the host's memory."""
+        """Let kernels read the filled buffer; takes a copy if they do not see the host's memory."""
         if self.tensor is not self._host:
             with written():
                 self.tensor.copy_(self._host)

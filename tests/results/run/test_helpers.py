@@ -20,9 +20,9 @@ def test_every_helper_has_texts_in_their_order() -> None:
 def test_what_was_in_use() -> None:
     assert (
         helpers_text(make_helpers())
-        == "Helpers in use: staging in C, direct launches, CUPTI, NVML, NVTX."
+        == "Helpers in use: staging in C, direct launches, pinned memory, CUPTI, NVML, NVTX."
     )
-    some = make_helpers(staging_in_c="why", nvml=False, direct_launches=None)
+    some = make_helpers(staging_in_c="why", nvml=False, direct_launches=None, pinned_memory=None)
     assert helpers_text(some) == "Helpers in use: CUPTI, NVTX; not in use: staging in C, NVML."
     none = Helpers.model_validate(dict.fromkeys(Helpers.model_fields))
     assert helpers_text(none) == "Helpers in use: none."

@@ -85,6 +85,7 @@ def test_a_gpu_is_recorded_under_the_index_that_it_was_chosen_by(machine):
 
     asked = []
     machine.setattr(torch.cuda, "get_device_properties", lambda i: asked.append(i) or Properties)
+    machine.setattr("bt_kernels.staging.why_not_pinned", lambda _: None)  # launches a kernel
     kind = choose_device("cuda:1")
     environment = read_environment(kind, choice="cuda:1")
     assert [(gpu.index, gpu.name) for gpu in environment.gpus] == [(1, "made up")]
