@@ -49,6 +49,13 @@ def test_scenarios_have_the_right_results(name, mode, device, monkeypatch):
     assert memory.replaced in (1, 2), "only the probe"
 
 
+@pytest.mark.gpu
+@every_subject
+def test_copies_have_the_right_results_on_a_gpu(name, device, monkeypatch):
+    monkeypatch.setattr(state.launches, "why_not_pinned", lambda _: "a made-up fault")
+    play(name, map(first_of, ("mixed", "captured steps", "many writes", "decoding")), device)
+
+
 @pytest.mark.slow
 @every_subject
 def test_every_scenario_has_the_right_results(name, device, monkeypatch):

@@ -16,8 +16,7 @@ from bt_kernels.layout import TableLayout
 from bt_kernels.variants.reference import Variant as Reference
 
 LAYOUT = TableLayout((4, 2), (3, 5), max_num_reqs=4, max_num_batched_tokens=8)
-VARIANTS = {name: kind for name, kind in classes(SHIPPED).items() if name != "reference"}
-VARIANTS["BlockTables"] = EngineTables
+VARIANTS = {**classes(SHIPPED), "BlockTables": EngineTables}
 MODES = {"inference": torch.inference_mode, "normal": nullcontext}
 
 

@@ -62,23 +62,31 @@ class Both:
         rows, tokens = num_reqs + 3, arguments["num_tokens_padded"] + 5
         found = []
         for tables in (self.tables, self.reference):
-            out = [torch.full((rows, width), -7, dtype=torch.int32) for width in LAYOUT.widths]
-            slots = torch.full((2, tokens), -7)
-            given = dict(arguments)
+            device = tables.device
+            out = [
+                torch.full((rows, width), -7, dtype=torch.int32, device=device)
+                for width in LAYOUT.widths
+            ]
+            slots = torch.full((2, tokens), -7, device=device)
+            given = {
+                name: value.to(device) if isinstance(value, torch.Tensor) else value
+                for name, value in arguments.items()
+            }
             if method == "compute_slot_mappings":
                 del given["num_reqs_padded"], given["num_computed_tokens"]
                 getattr(tables, method)(**given, out=slots)
             elif method == "gather_block_tables":
                 for name in ("query_start_loc", "positions", "num_tokens_padded"):
                     del given[name]
-                pointers = torch.tensor([t.data_ptr() for t in out], dtype=torch.uint64)
+                addresses = [table.data_ptr() for table in out]
+                pointers = torch.tensor(addresses, dtype=torch.uint64, device=device)
                 views = tables.gather_block_tables(**given, out=out, out_ptrs=pointers)
                 assert [len(view) for view in views] == [num_reqs + 2] * 2
             else:
                 getattr(tables, method)(**given, out=out, slots_out=slots)
             found.append([*out, slots])
         for buffer, wanted in zip(*found, strict=True):
-            assert torch.equal(buffer, wanted)
+            assert torch.equal(buffer.cpu(), wanted)
         assert_equal(self.tables, self.reference)
 
 
@@ -91,8 +99,20 @@ METHODS = (
 
 
 @pytest.mark.parametrize("num_reqs", SIZES)
-@pytest.mark.parametrize("name", [name for name in VARIANTS if name != "reference"])
+@pytest.mark.parametrize("name", VARIANTS)
 def test_wide_batches_fill_the_callers_buffers(name, num_reqs, device):
+    both = Both(VARIANTS[name](LAYOUT, device), seed=num_reqs)
+    for method in (*METHODS, *METHODS):
+        both.append()
+        if method != "prepare_step":
+            both.each(lambda tables: tables.apply_staged_writes())
+        both.step(method, num_reqs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_reqs", [*SIZES, 600, 1_500])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_wide_batches_on_a_gpu(name, num_reqs, device):
     both = Both(VARIANTS[name](LAYOUT, device), seed=num_reqs)
     for method in (*METHODS, *METHODS):
         both.append()

@@ -91,7 +91,7 @@ def test_the_reference_takes_no_groups():
     assert np.array(reference.num_blocks).shape == (0, 4)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "reference"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_variants_name_the_class_that_takes_no_groups(name, device):
     with pytest.raises(ValueError, match=r"no groups; .*bt_kernels\.BlockTables"):
         classes([name])[name](TableLayout((), (), 4, 16), device)

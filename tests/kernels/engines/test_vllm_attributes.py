@@ -143,6 +143,27 @@ def test_without_groups_results_are_alike():
     assert found[0] == found[1]
 
 
+def test_wide_batches_have_the_same_results():
+    """As prefill context parallelism gathers and maps them: two rows per request, and more."""
+    found = []
+    for tables in (made(theirs(), 2), made(BlockTables, 2)):
+        for row in range(4):
+            tables.append_block_ids(row, ([row + 1] * (row % 4), [row + 7] * (row + 1)), True)
+        tables.apply_staged_writes()
+        rows = torch.tensor([3, 3, 1, 0, 2, 2, 1, 3, 0], dtype=torch.int32)
+        computed = torch.tensor([0, 9, 20, 16], dtype=torch.int32)
+        out = tuple(torch.full((12, width), -5, dtype=torch.int32) for width in (3, 5))
+        pointers = torch.tensor([table.data_ptr() for table in out], dtype=torch.uint64)
+        views = tables.gather_block_tables(rows, 11, out, pointers, computed)
+        slots = torch.full((2, 40), -5)
+        starts = torch.arange(0, 20, 2, dtype=torch.int32)
+        positions = torch.arange(18) % 8
+        mapped = tables.compute_slot_mappings(rows, starts, positions, 18, out=slots)
+        found.append([*views, *out, mapped, slots, *tables.input_block_tables])
+    for wanted, value in zip(*found, strict=True):
+        assert torch.equal(value, wanted)
+
+
 def test_every_argument_is_in_its_place():
     kind = theirs()
     methods = {name for name in public(kind) if callable(getattr(kind, name))} | {"__init__"}
