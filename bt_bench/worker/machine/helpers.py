@@ -22,15 +22,12 @@ def read_helpers(device: DeviceKind, package: str) -> Helpers:
     import torch
 
     from bt_kernels import native
-    from bt_kernels.staging import why_not_pinned
 
     has_c, on_gpu = package == _KERNELS, device == "cuda"
     return Helpers(
         staging_in_c=_helper(native.why_not("staged")) if has_c else None,
         direct_launches=_helper(native.why_not_direct()) if has_c and on_gpu else None,
-        pinned_memory=_helper(why_not_pinned(torch.device("cuda", 0)))
-        if has_c and on_gpu
-        else None,
+        pinned_memory=_pinned_memory() if has_c and on_gpu else None,
         cupti=_helper(_why_no_cupti()) if on_gpu else None,
         nvml=_helper(why_not(torch.cuda.get_device_properties(0).uuid)) if on_gpu else None,
         nvtx=_nvtx(),
@@ -39,6 +36,17 @@ def read_helpers(device: DeviceKind, package: str) -> Helpers:
 
 def _helper(why_not: str | None) -> Helper:
     return Helper(in_use=why_not is None, why_not=why_not)
+
+
+def _pinned_memory() -> Helper | None:
+    """Return whether pinned memory works with the GPU; `None` if the kernels do not find out."""
+    import torch
+
+    try:  # only here, since it loads kernels
+        from bt_kernels.staging import why_not_pinned
+    except ImportError:
+        return None
+    return _helper(why_not_pinned(torch.device("cuda", 0)))
 
 
 def _why_no_cupti() -> str | None:
