@@ -2,11 +2,14 @@
 
     python studies/headline.py measure --vllm-source DIR --runs runs
     python studies/headline.py measure --vllm-source DIR --runs runs --cases studies/hundred.txt
+    python studies/headline.py measure --vllm-source DIR --runs runs --floors
     python studies/headline.py pack runs --out reports/headline/NAME
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). `measure` sweeps the stock config
 `shapes`, and all other stock configs but `quick`, with few rounds a case: 443 cases, 25 minutes on
-one GPU. A shard has a part of the cases; `--resume` continues after an interruption.
+one GPU. A shard has a part of the cases; `--resume` continues after an interruption. With
+`--floors` the tables of `one_launch` are called in three calls, as vLLM's are, beside vLLM and the
+one call, in the stock config `layouts`, too.
 
 `pack` needs no GPU. It writes `samples.npz` with the samples, from which `recompute.py` computes
 the table; `facts.json` with commit, machine, versions and what was not measured; and `headline.md`
@@ -28,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from headline_page import page
-from headline_runs import OURS, Shard, pieces_of, run_pieces, seconds_of
+from headline_runs import FLOORS, HEADLINE, Arms, Shard, pieces_of, run_pieces, seconds_of
 from measured import Measured
 
 from bt_bench.analysis import Criteria, Matchup, Side, judge
@@ -49,7 +52,6 @@ from bt_bench.results import (
 from bt_bench.suites.block_tables.vllm.source import VLLM
 
 HERE = Path(__file__).resolve().parent
-ARMS = (OURS, VLLM, "baseline", "fused_apply", "fused_gather_slots", "fused")
 # Launched by Triton's call, since all arms take part in its rounds; steps that carry writes are
 # launched their own way.
 METRICS = {
@@ -57,7 +59,8 @@ METRICS = {
     "gpu": metric_named("gpu_us"),
     "whole": metric_named("stage_us+step_us"),
 }
-ARMS_OF = {"host": ARMS[:2], "gpu": ARMS[:2], "whole": ARMS}
+PAIRS = ("host", "gpu")
+"""Quantities that are kept of ours and of vLLM's alone."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def main() -> int:
         if args.command == "measure":
             problems = measure(args)
         else:
-            problems = pack(args.runs, args.out, _chosen(args.cases))
+            problems = pack(args.runs, args.out, _chosen(args.cases), _arms(args))
     except BtBenchError as error:
         sys.exit(str(error))
     for problem in problems:
@@ -89,7 +92,8 @@ def measure(args: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: for sweeps that cannot be run.
     """
-    pieces = pieces_of(_chosen(args.cases), args.shard, quick=args.quick)
+    chosen = _chosen(args.cases)
+    pieces = pieces_of(chosen, args.shard, quick=args.quick, arms=_arms(args))
     cases = sum(len(piece.spec.cases) for piece in pieces)
     print(
         f"headline: {cases} cases in {len(pieces)} sweeps, about {seconds_of(pieces):.0f} s and "
@@ -101,21 +105,23 @@ def measure(args: argparse.Namespace) -> list[str]:
     return run_pieces(pieces, args.runs, options, resume=args.resume, limit_s=args.seconds)
 
 
-def pack(runs: Path, out: Path, chosen: Sequence[str] | None = None) -> list[str]:
+def pack(
+    runs: Path, out: Path, chosen: Sequence[str] | None = None, arms: Arms = HEADLINE
+) -> list[str]:
     """Write samples, facts and page of the sweeps below a folder; return the problems.
 
     Args:
         runs: the folder.
         out: folder for what is written.
         chosen: cases that were asked for, as `CONFIG/CASE`; `None`: all.
+        arms: the variants that were measured.
 
     Raises:
         UsageError: for no result, or a damaged one, and for no or unknown cases.
     """
-    expected = [
-        f"{piece.spec.name}/{case.name}" for piece in pieces_of(chosen) for case in piece.spec.cases
-    ]
-    packed = packed_of(runs, expected)
+    pieces = pieces_of(chosen, arms=arms)
+    expected = [f"{piece.spec.name}/{case.name}" for piece in pieces for case in piece.spec.cases]
+    packed = packed_of(runs, expected, arms)
     out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out / "samples.npz", "w") as file:
         for key, array in packed.samples.items():
@@ -131,17 +137,19 @@ def pack(runs: Path, out: Path, chosen: Sequence[str] | None = None) -> list[str
     return list(packed.facts["problems"])
 
 
-def packed_of(runs: Path, expected: Sequence[str]) -> Packed:
+def packed_of(runs: Path, expected: Sequence[str], arms: Arms = HEADLINE) -> Packed:
     """Read all sweeps below a folder.
 
     Args:
         runs: the folder.
         expected: cases that they must have, as `CONFIG/CASE`.
+        arms: the variants that were measured.
 
     Raises:
         UsageError: for no result, or a damaged one.
     """
-    samples: dict[str, Any] = {"arms": np.array(ARMS)}
+    names = arms.all
+    samples: dict[str, Any] = {"arms": np.array(names)}
     headers = []
     problems: list[str] = []
     sizes: dict[str, dict[str, int]] = {}
@@ -152,7 +160,7 @@ def packed_of(runs: Path, expected: Sequence[str]) -> Packed:
         spec = load_config(config)
         headers += [result.header for result in results.values()]
         problems += _problems(config.parent.name, results, spec.variants)
-        for what, found in _judged(results).items():
+        for what, found in _judged(results, arms.ours).items():
             verdicts[what] += found
         by_name = {
             arm: {case.case: case for case in result.cases} for arm, result in results.items()
@@ -167,30 +175,30 @@ def packed_of(runs: Path, expected: Sequence[str]) -> Packed:
                 unsupported.append(name)
             sizes[name] = _sizes(case)
             for what in METRICS:
-                _add(
-                    samples, f"{name} {what}", METRICS[what], [of_arm.get(a) for a in ARMS_OF[what]]
-                )
+                kept = [of_arm.get(arm) for arm in (names[:2] if what in PAIRS else names)]
+                _add(samples, f"{name} {what}", METRICS[what], kept)
     if not sizes:
         raise UsageError(f"{runs}: has no results of sweeps; expected what `measure` left there")
     samples["cases"] = np.array([*sizes])
     problems += [f"{name}: is in no run" for name in expected if name not in sizes]
     for name in sizes:
-        arms = (0,) if name in unsupported else (0, 1)
+        both = (0,) if name in unsupported else (0, 1)
         lacking = [
-            f"{what} by {ARMS[arm]}"
+            f"{what} by {names[arm]}"
             for what in METRICS
-            for arm in arms
+            for arm in both
             if not (samples[f"{name} {what}"][arm] >= 0).any()
         ]
         if lacking:
-            is_empty = len(lacking) == len(METRICS) * len(arms)
+            is_empty = len(lacking) == len(METRICS) * len(both)
             which = "" if is_empty else f" of {', '.join(lacking)}"
             problems.append(f"{name}: has no samples{which}")
     facts = {
         "measured": asdict(Measured.of(headers)),
         "machines": sorted({_machine(header.environment) for header in headers}),
         "hosts": sorted({str(header.environment.host) for header in headers}),
-        "arms": ARMS,
+        "arms": names,
+        "ours": arms.lead,
         "samples_sha256": digest(samples),
         "verdicts": {what: dict(found.most_common()) for what, found in verdicts.items()},
         "unsupported": unsupported,
@@ -243,11 +251,11 @@ def _add(
     samples[f"{key} instances"] = instances
 
 
-def _judged(results: Mapping[str, CompactResult]) -> dict[str, Counter[str]]:
+def _judged(results: Mapping[str, CompactResult], name: str) -> dict[str, Counter[str]]:
     """Return what `bt-bench compare` says of ours against vLLM's, by quantity."""
-    if not {OURS, VLLM} <= results.keys():
+    if not {name, VLLM} <= results.keys():
         return {}
-    ours, theirs = (Side(arm, results[arm]) for arm in (OURS, VLLM))
+    ours, theirs = (Side(arm, results[arm]) for arm in (name, VLLM))
     found = {}
     for what, metric in METRICS.items():
         if all(
@@ -324,11 +332,17 @@ def _parse() -> argparse.Namespace:
     add("--device", choices=("auto", "cuda", "cpu"), default="cuda")
     add("--resume", action="store_true", help="go on with what was begun")
     add("--quick", action="store_true", help="few rounds, to see that it works")
+    add("--floors", action="store_true", help="the tables in three calls, in layouts, too")
     add = commands.add_parser("pack", help="write samples, facts and page").add_argument
     add("runs", type=Path, help="that `measure` was given")
     add("--out", type=Path, required=True, metavar="DIR")
     add("--cases", type=Path, metavar="FILE", help="that `measure` was given")
+    add("--floors", action="store_true", help="likewise")
     return parser.parse_args()
+
+
+def _arms(args: argparse.Namespace) -> Arms:
+    return FLOORS if args.floors else HEADLINE
 
 
 def _shard(text: str) -> Shard:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headline_page import LEAD
+
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.config import dump_config, load_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
@@ -31,6 +33,43 @@ OURS = "one_launch_each"
 """`one_launch`, staged by a call per request, as vLLM is."""
 
 CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_code")
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The variants of a comparison with vLLM: ours, vLLM's, and others.
+
+    Args:
+        ours: the variant that is compared.
+        others: variants beside it and vLLM's; empty: all that the configs name, but `one_launch`.
+        configs: stock configs whose cases are measured.
+        lead: what ours is, as a clause.
+    """
+
+    ours: str
+    others: tuple[str, ...]
+    configs: tuple[str, ...]
+    lead: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Ours, vLLM's, and the others."""
+        return (self.ours, VLLM, *self.others)
+
+
+HEADLINE = Arms(
+    OURS,
+    ("baseline", "fused_apply", "fused_gather_slots", "fused"),
+    CONFIGS,
+    LEAD,
+)
+FLOORS = Arms(
+    "three_calls",
+    (OURS,),
+    (*CONFIGS, "layouts"),
+    "one_launch, called as vLLM calls its class: staged by a call per request, then apply, gather "
+    "and slots",
+)
 
 # As in shapes.yaml: every case gets only a few hundred rounds of one launch path.
 BRIEF = (
@@ -101,7 +140,11 @@ class Piece:
 
 
 def pieces_of(
-    chosen: Collection[str] | None = None, shard: Shard = Shard(), *, quick: bool = False
+    chosen: Collection[str] | None = None,
+    shard: Shard = Shard(),
+    *,
+    quick: bool = False,
+    arms: Arms = HEADLINE,
 ) -> list[Piece]:
     """Return the sweeps of a shard.
 
@@ -109,23 +152,25 @@ def pieces_of(
         chosen: cases as `CONFIG/CASE`; `None`: all.
         shard: the part of the cases.
         quick: use few rounds and short windows, as a smoke test.
+        arms: the variants, and the configs.
 
     Raises:
         UsageError: for no case, and for one that no config has.
     """
     if chosen is not None and not chosen:
         raise UsageError("no case is chosen; expected lines CONFIG/CASE")
-    configs = CONFIGS if chosen is None else {each.partition("/")[0] for each in chosen}
+    configs = arms.configs if chosen is None else {each.partition("/")[0] for each in chosen}
     wholes = [
         piece
-        for name in CONFIGS
+        for name in arms.configs
         if name in configs
-        for piece in _pieces(name, chosen, quick)
+        for piece in _pieces(name, chosen, quick, arms)
         if piece.spec.cases
     ]
     known = {f"{piece.spec.name}/{case.name}" for piece in wholes for case in piece.spec.cases}
     if unknown := {*(chosen or ())} - known:
-        raise UsageError(f"{min(unknown)} is no case of {', '.join(CONFIGS)}; expected CONFIG/CASE")
+        named = ", ".join(arms.configs)
+        raise UsageError(f"{min(unknown)} is no case of {named}; expected CONFIG/CASE")
     whole = seconds_of(wholes)
     begin = 0.0
     pieces = []
@@ -144,7 +189,7 @@ def pieces_of(
     return pieces
 
 
-def _pieces(name: str, chosen: Collection[str] | None, quick: bool) -> Iterator[Piece]:
+def _pieces(name: str, chosen: Collection[str] | None, quick: bool, arms: Arms) -> Iterator[Piece]:
     """Yield a config's cases, those that need more time apart."""
     spec = load_config(name)
     windows = any(case.parameters.workload == "trace" for case in spec.cases)
@@ -154,14 +199,15 @@ def _pieces(name: str, chosen: Collection[str] | None, quick: bool) -> Iterator[
     overrides += QUICK_WINDOWS if quick and windows else ()
     for suffix, more in (("", ()), ("-slow", () if quick else (SLOW_SECONDS,))):
         spec = load_config(name, overrides=[*overrides, *more], operations=[ops.STEP])
-        shipped = (each for each in spec.variants if each != ONE_LAUNCH)
+        shipped = (each for each in spec.variants if each in HEADLINE.others)
+        others = shipped if arms is HEADLINE else arms.others
         cases = [
             case
             for case in spec.cases
             if chosen is None or f"{spec.name}/{case.name}" in chosen
             if bool(SLOW.fullmatch(case.name)) is bool(suffix)
         ]
-        changes = {"cases": cases, "variants": [*shipped, OURS, VLLM]}
+        changes = {"cases": cases, "variants": [*others, arms.ours, VLLM]}
         yield Piece(f"{spec.name}{suffix}", spec.model_copy(update=changes))
 
 

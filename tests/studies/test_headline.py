@@ -254,7 +254,7 @@ def test_nothing_at_all(study, tmp_path):
 def test_files(study, written, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     monkeypatch.setattr(sys, "argv", ["headline.py", "pack", str(written()), "--out", str(out)])
-    monkeypatch.setattr(study.headline, "pieces_of", lambda _: [])
+    monkeypatch.setattr(study.headline, "pieces_of", lambda *_, **__: [])
     assert study.headline.main() == 0
     assert "3 cases beside vLLM" in capsys.readouterr().out
     with np.load(out / "samples.npz") as stored:
@@ -319,13 +319,21 @@ def test_sweeps_are_brief_and_have_vllm(study):
     assert (slow.spec.name, len(slow.spec.cases), slow.spec.plan.case_seconds) == ("shapes", 3, 8)
     for piece in pieces:
         assert piece.spec.variants[-2:] == ["one_launch_each", "vllm"]
-        assert set(piece.spec.variants) <= set(study.headline.ARMS)
+        assert set(piece.spec.variants) <= set(runs.HEADLINE.all)
         assert piece.spec.operations == [ops.STEP]
         # Rounds are profiled in pairs of one instance, and a ratio needs three instances.
         plan = piece.spec.plan
         assert min(plan.instances, plan.profile_rounds // 2) >= 3
         assert not plan.control
     assert 600 < runs.seconds_of(pieces) < 1500
+
+
+def test_floors_have_the_calls_of_vllm_in_the_layouts_of_engines(study):
+    runs = study.headline_runs
+    pieces = runs.pieces_of(arms=runs.FLOORS)
+    assert {piece.spec.name for piece in pieces} == {*runs.CONFIGS, "layouts"}
+    for piece in pieces:
+        assert piece.spec.variants == ["one_launch_each", "three_calls", "vllm"]
 
 
 def test_cases_can_be_chosen(study):
