@@ -296,9 +296,10 @@ class CarryingLaunch:
             maps=binary.kind != GATHER,
             ids=not is_part and binary.kind != SINGLE_IDS,
             indexed=launches.COMPILES,
+            # Of no use to a part, so layouts share its binaries.
             groups=0 if is_part else self._groups,
-            bitmap=self._per_group,
-            payload=self.first,
+            bitmap=0 if is_part else self._per_group,
+            payload=0 if is_part else self.first,
             options=binary.options,
             sharded=self._sharded,
             aligned=binary.aligned,

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 
 class OneLaunch(FusedApply, FusedGatherSlots):
-    """A whole step in one launch; its parts, when called alone, as in `fused`.
+    """A whole step in one launch, and each of its parts in one, cut in the same way.
+
+    Where no launch can carry writes, parts that are called alone are as in `fused`.
 
     The constructor takes the arguments of `DeviceState`.
     """
