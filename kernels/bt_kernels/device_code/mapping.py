@@ -19,7 +19,7 @@ def _spread(values, chosen):
 
 @triton.jit
 def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Return the `Rows` of a tile's tokens, without their lengths."""
+    """Return the `Rows` of a tile's tokens; their lengths are not looked up."""
     batch_index = tile * SIZES.tile + tl.arange(0, SIZES.tile)
     ends = batch.query_start_loc + batch_index + 1
     past = tl.load(ends, mask=batch_index < batch.num_reqs, other=2147483647)
@@ -33,7 +33,8 @@ def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr, FEATURES: tl.con
         start = _spread(rows.start, chosen)
         end = _spread(rows.end, chosen)
         place = _spread(rows.place, chosen)
-    return Rows(row, start, end, place, end > start, None)
+    length = tl.zeros_like(row)  # Triton 3.6 cannot return `None`
+    return Rows(row, start, end, place, end > start, length)
 
 
 @triton.jit
