@@ -14,27 +14,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from common import ROOT
+from fuzz.processes import Played, play_all
 
 from bt_bench.worker.machine.environment import read_environment
 
 STEPS_OF_A_SESSION = 60
 LAYOUTS = 48  # shared by all sessions in turn, since each layout compiles its own kernels
 VARIANTS = ("one_launch", "one_launch", "one_launch", "one_launch_graph", "fused")
-MOST_SHOWN = 20
 
 
 def main() -> int:
@@ -66,41 +63,15 @@ def main() -> int:
 
 def fuzz(args: argparse.Namespace, sessions: range) -> dict[str, Any]:
     """Play the sessions in several processes, those of a layout in one; return the summary."""
-    seen: Counter[str] = Counter()
-    found: list[Any] = []
-    failures: list[str] = []
-    devices = set()
-    with ProcessPoolExecutor(args.processes, multiprocessing.get_context("spawn")) as pool:
-        by_layout = [
-            pool.submit(_play_all, args, of_layout)
-            for layout in range(LAYOUTS)
-            if (of_layout := [each for each in sessions if each % LAYOUTS == layout])
-        ]
-        for done, future in enumerate(as_completed(by_layout), 1):
-            try:
-                device, counted, differences = future.result()
-            except Exception:
-                failures.append(traceback.format_exc())
-            else:
-                devices.add(device)
-                seen.update(counted)
-                found += differences
-            line = f"{done} of {len(by_layout)} layouts, {len(found)} differences"
-            print(line, file=sys.stderr, flush=True)
-    return {
-        "steps": sum(count for name, count in seen.items() if name.startswith("kind: ")),
-        "num_differences": len(found),
-        "sessions_with_differences": len({difference["session"] for difference in found}),
-        "device": " and ".join(sorted(devices)),
-        "of_these": dict(sorted(seen.items())),
-        "differences": found[:MOST_SHOWN],
-        "failures": failures[:3],
-    }
+    by_layout = [
+        of_layout
+        for layout in range(LAYOUTS)
+        if (of_layout := [each for each in sessions if each % LAYOUTS == layout])
+    ]
+    return play_all(_play_all, by_layout, args, processes=args.processes, step="kind: ")
 
 
-def _play_all(
-    args: argparse.Namespace, sessions: Sequence[int]
-) -> tuple[str, Counter[str], list[Any]]:
+def _play_all(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
     """Play sessions; return the device, counts of their features, and their differences."""
     sys.path.insert(0, str(args.kernels.resolve()))
     import torch

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from bt_kernels.layout import TableLayout
+from fuzz.comparison import Comparison, Difference
 from fuzz.draw import Rng, Step, step_of, writes_of
 from fuzz.oracle import PAD, Oracle
 
 INT32_MAX = 2**31 - 1
 STEPS_INTERPRETED = 4
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Wrong elements of a buffer after a step: their number; index and values of the first."""
-
-    step: int
-    kind: str
-    buffer: str
-    count: int
-    first: int
-    found: int
-    expected: int
 
 
 class Session:
@@ -52,7 +39,7 @@ class Session:
         self.dtype = torch.int64 if rng.random() < 0.6 else torch.int32
         self.seen: Counter[str] = Counter()
         self._captured: _Captured | None = None
-        self._unread: list[tuple[int, str, str, torch.Tensor]] = []
+        self._comparison = Comparison(device)
         self._number = 0
 
     def play(self, num_steps: int) -> Iterator[Difference]:
@@ -66,8 +53,8 @@ class Session:
             self._compare(kind, compared)
             # Reading differences synchronizes. Most steps skip it: the device may lag by several.
             if self.rng.random() < 0.4:
-                yield from self._differences()
-        yield from self._differences()
+                yield from self._comparison.read()
+        yield from self._comparison.read()
 
     def _fill_rows(self) -> None:
         """Give blocks to most rows, and to some as many as fit."""
@@ -256,28 +243,15 @@ class Session:
             (f"input_block_tables[{g}]", mine, oracle.inputs[g])
             for g, mine in enumerate(tables.input_block_tables)
         ]
+        pairs.append(
+            (
+                "num_blocks",
+                torch.from_numpy(tables.num_blocks),
+                torch.from_numpy(oracle.num_blocks),
+            )
+        )
         for name, mine, expected in pairs:
-            wrong = (mine != expected).flatten()
-            first = wrong.to(torch.uint8).argmax() if wrong.numel() else wrong.new_zeros(())
-            if wrong.numel():
-                values = mine.reshape(-1)[first], expected.reshape(-1)[first]
-                facts = torch.stack([wrong.sum(), first, *(v.to(torch.int64) for v in values)])
-                self._unread.append((self._number, kind, name, facts))
-        if not np.array_equal(tables.num_blocks, oracle.num_blocks):
-            wrong_rows = np.flatnonzero((tables.num_blocks != oracle.num_blocks).any(axis=0))
-            facts = torch.tensor([len(wrong_rows), int(wrong_rows[0]), 0, 0])
-            self._unread.append((self._number, kind, "num_blocks", facts))
-
-    def _differences(self) -> Iterator[Difference]:
-        if not self._unread:
-            return
-        facts = torch.stack([found.to(self.device) for *_, found in self._unread]).tolist()
-        for (step, kind, name, _), (count, first, found, expected) in zip(
-            self._unread, facts, strict=True
-        ):
-            if count:
-                yield Difference(step, kind, name, count, first, found, expected)
-        self._unread.clear()
+            self._comparison.add(self._number, kind, name, mine, expected)
 
 
 class _Captured:
