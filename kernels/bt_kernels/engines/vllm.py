@@ -113,6 +113,12 @@ class BlockTables:
     `bt_kernels.interface.BlockTableOperations` documents the methods, under the same names, with
     the shapes and dtypes of their arguments.
 
+    Each object has the staging methods and the five operations on batches as attributes of its own,
+    which are the variant's methods, unless the class has other methods when the object is built. So
+    a subclass may override them, and a plugin may replace them in the class before tables are
+    built. Methods that are replaced in the class later do not reach tables that exist: replace the
+    attributes of these.
+
     Attributes, with G groups:
         block_tables: per group, the source table as `.gpu`.
         fused_writer: never `None`, unless there are no groups; then there is nothing to apply.
@@ -186,17 +192,15 @@ class BlockTables:
             self._variant.launch_path = self._variant.launch_paths[-1]
         else:
             self._variant = NoGroups(self.layout, device)
-        for name in ("append_block_ids", "append_many"):
-            if getattr(type(self), name) is getattr(BlockTables, name):
-                # A wrapper function would take as long as a short call, or longer.
+        for name, method in _PASSED_ON.items():
+            if getattr(type(self), name) is method:
+                # The method's frame would cost time in every call, and in a short one most of it.
                 setattr(self, name, getattr(self._variant, name))
         self.block_sizes = list(block_sizes)
         self.max_num_reqs = max_num_reqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.device = self._variant.device
         self.cp_size, self.cp_rank, self.cp_interleave = cp_size, cp_rank, cp_interleave
-        self.num_kv_cache_groups = self.layout.num_groups
-        self.has_sliding_window_groups = any(self.layout.reaches)
         apply = self._variant.apply_staged_writes
         self.block_tables = [SourceTable(table, apply) for table in self._variant.block_tables]
         self.fused_writer = FusedWriter(apply) if self.layout.num_groups else None
@@ -207,6 +211,18 @@ class BlockTables:
         )
         self.dcp_sharded = self._tensor(self.layout.dcp_sharded, torch.bool)
         self.init_block_table_layout_tensors()
+
+    # Not attributes of each object: beyond 29 of them Python finds all of them more slowly.
+
+    @property
+    def num_kv_cache_groups(self) -> int:
+        """The number of groups."""
+        return self.layout.num_groups
+
+    @property
+    def has_sliding_window_groups(self) -> bool:
+        """Return whether any group has a reach of its sliding window."""
+        return any(self.layout.reaches)
 
     @property
     def launch_path(self) -> str:
@@ -403,6 +419,21 @@ class BlockTables:
 
     def _addresses(self, tables: Sequence[torch.Tensor]) -> torch.Tensor:
         return self._tensor([table.data_ptr() for table in tables], torch.uint64)
+
+
+_PASSED_ON: dict[str, Callable[..., object]] = {
+    name: getattr(BlockTables, name)
+    for name in (
+        "append_block_ids",
+        "append_many",
+        "apply_staged_writes",
+        "gather_block_tables",
+        "compute_slot_mappings",
+        "gather_and_compute_slot_mappings",
+        "prepare_step",
+    )
+}
+"""Methods that only call the variant's, as they are here."""
 
 
 def _cheapest(device: torch.device) -> type[one_launch.Variant | fused.Variant]:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import gc
+import inspect
+import weakref
+
 import pytest
 import torch
 
@@ -109,3 +115,106 @@ def test_both_do_the_same(device, monkeypatch):
         [[0, 9, 6], [4, 0, 0], [0, 0, 0]],
         [[1, 2, 3, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
     ]
+
+
+PASSED_ON = (
+    "append_block_ids",
+    "append_many",
+    "apply_staged_writes",
+    "gather_block_tables",
+    "compute_slot_mappings",
+    "gather_and_compute_slot_mappings",
+    "prepare_step",
+)
+
+
+def arguments_of(name, device):
+    mapping = torch.tensor([2], device=device)
+    starts = torch.tensor([0, 2], dtype=torch.int32, device=device)
+    tokens = (starts, torch.tensor([0, 1], device=device))
+    return {
+        "append_block_ids": (2, [[7], [1]], True),
+        "append_many": ([2], [[[7], [1]]], [True]),
+        "apply_staged_writes": (),
+        "gather_block_tables": (mapping, 1),
+        "compute_slot_mappings": (mapping, *tokens, 2),
+        "gather_and_compute_slot_mappings": (mapping, *tokens, 1, 2),
+        "prepare_step": (mapping, *tokens, 1, 2),
+    }[name]
+
+
+def build(kind, device):
+    return kind([4, 2], 4, 8, [3, 5], device)
+
+
+def noting(method, called):
+    """A wrapper of a method that appends the tables it is called with."""
+
+    @functools.wraps(method)
+    def wrapper(self, *given, **named):
+        called.append(self)
+        return method(self, *given, **named)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_a_call_has_no_frame_of_the_class(name, device, monkeypatch):
+    tables = build(BlockTables, device)
+    monkeypatch.setattr(BlockTables, name, None)
+    getattr(tables, name)(*arguments_of(name, device))
+    assert getattr(tables, name) == getattr(tables._variant, name)
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_what_a_subclass_overrides_is_called(name, device):
+    called = []
+    kind = type("Kind", (BlockTables,), {name: noting(getattr(BlockTables, name), called)})
+    tables = build(kind, device)
+    getattr(tables, name)(*arguments_of(name, device))
+    assert called == [tables]
+    assert name not in vars(tables)
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_what_is_replaced_in_the_class_before_is_called(name, device, monkeypatch):
+    called = []
+    monkeypatch.setattr(BlockTables, name, noting(getattr(BlockTables, name), called))
+    tables = build(BlockTables, device)
+    getattr(tables, name)(*arguments_of(name, device))
+    assert called == [tables]
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+@pytest.mark.parametrize("variant", [one_launch.Variant, fused.Variant])
+def test_methods_take_the_same_arguments_as_the_variants(name, variant):
+    wanted = inspect.signature(getattr(BlockTables, name)).parameters.values()
+    found = inspect.signature(getattr(variant, name)).parameters.values()
+    assert [(each.name, each.kind, each.default) for each in found] == [
+        (each.name, each.kind, each.default) for each in wanted
+    ]
+
+
+@pytest.mark.parametrize("variant", [one_launch.Variant, fused.Variant])
+def test_tables_do_not_outlive_their_last_user(variant, device, monkeypatch):
+    monkeypatch.setattr(vllm, "_cheapest", lambda _device: variant)
+    tables = build(BlockTables, device)
+    for name in PASSED_ON:
+        getattr(tables, name)(*arguments_of(name, device))
+    known = [weakref.ref(tables), weakref.ref(tables._variant)]
+    gc.disable()
+    try:
+        del tables
+        assert [each() for each in known] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_copy_is_of_the_same_tables(device):
+    tables = build(BlockTables, device)
+    copied = copy.copy(tables)
+    copied.append_block_ids(2, [[7], [1]], overwrite=True)
+    copied.apply_staged_writes()
+    assert tables.block_tables[0].gpu[2].tolist() == [7, 0, 0]
+    (first, _) = tables.gather_block_tables(torch.tensor([2], device=device), 1)
+    assert first.tolist() == [[7, 0, 0]]
