@@ -175,12 +175,15 @@ def _of_sweep(
 
 
 _HEADLINE_AGAIN = "python studies/headline.py (docs/one-launch.md)"
+_FLOORS = ("headline/floors",)
 _ORIGIN = ("h100/origin",)
 _ORIGIN_AGAIN = "bt-bench sweep origin"
 FIGURES: Mapping[str, Figures] = {
     "headline": Figures(HEADLINES, _headline, _HEADLINE_AGAIN),
     "all cases": Figures(HEADLINES[:1], _all_cases, _HEADLINE_AGAIN),
     "machines": Figures(HEADLINES, _machines, _HEADLINE_AGAIN),
+    "three calls": Figures(_FLOORS, _all_cases, f"{_HEADLINE_AGAIN}, with --floors"),
+    "three calls by kind": Figures(_FLOORS, _kinds, f"{_HEADLINE_AGAIN}, with --floors"),
     "cases by kind": Figures(HEADLINES[:1], _kinds, _HEADLINE_AGAIN),
     "a whole step by events": Figures(
         _ORIGIN,
