@@ -7,9 +7,9 @@ from contextlib import nullcontext
 
 import pytest
 from support.mutants import IN_A_SEQUENCE, write_mutant
+from support.not_run import run_no_kernels
 from support.playing import EngineTables, chosen, compare, first_of, scenario, watched
 from support.variants import SHIPPED, classes
-from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.protocol import MismatchError
 from bt_bench.suites.block_tables.exploring.player import TablePlayer
@@ -119,7 +119,7 @@ def test_a_mutant_is_found(name, device, tmp_path):
 @pytest.mark.parametrize("name", ["one_launch", "FallsBack"])
 def test_writes_are_carried_in_every_way(name, native, device, monkeypatch):
     """By steps that have some; nothing is run."""
-    monkeypatch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
+    run_no_kernels(monkeypatch)
     steps = Counter()
     kind_of, run = CarryingLaunch._kind, PinnedSteps.run
 

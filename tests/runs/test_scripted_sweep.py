@@ -13,10 +13,10 @@ import torch
 from support.calibrations import HOST_FIGURES, make_calibration, make_figures, make_line
 from support.factories import make_environment
 from support.goldens import assert_golden
+from support.not_run import run_no_kernels
 from support.scripted import ScriptedClock, ScriptedDevice
 from support.tiny_gates import Quiet
 from support.variants import classes
-from triton.runtime.interpreter import InterpretedFunction
 
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.report.run.rendering import render_comparison
@@ -52,7 +52,7 @@ def kernels_do_nothing() -> Iterator[None]:
     What kernels compute is checked before and after.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InterpretedFunction, "run", lambda *arguments, **options: None)
+        run_no_kernels(patch)
         yield
 
 

@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 import torch
+from support.not_run import run_no_kernels
 from support.variants import classes
 
 from bt_bench.config.load import load_config
@@ -62,9 +63,7 @@ def strays(census):
 
 @pytest.fixture
 def kernels_not_run(monkeypatch):
-    from triton.runtime.interpreter import InterpretedFunction
-
-    monkeypatch.setattr(InterpretedFunction, "run", lambda self, *arguments, **options: None)
+    run_no_kernels(monkeypatch)
 
 
 def counted(name, workload):
