@@ -87,13 +87,14 @@ class CapturedWrites:
         replay has run, so a gather may zero its rows once more than needed.
         """
         found = self.uncounted
-        self.uncounted = 0 if self._is_over() else self.rows
+        self.uncounted = self.rows if self.is_awaited else 0
         return found
 
-    def _is_over(self) -> bool:
-        """Return whether the last publication is known to have been replayed or applied."""
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether the last publication is not known to have been replayed or applied."""
         view = self._buffer.view
-        return not self._published or view[1] == view[2]
+        return self._published and view[1] != view[2]
 
     def settle(self, tables: Replayed) -> None:
         """Apply the last publication before newer writes, in case it was never replayed.

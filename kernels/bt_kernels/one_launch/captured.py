@@ -79,8 +79,9 @@ class CapturedLaunch(CapturedWrites):
         _, num_records = self._pending
         return places_of(self._buffer.view, first, STEP_RECORD_FIELDS, num_records)
 
-    def _is_over(self) -> bool:
-        return self._awaited is None or self._applied.read() == self._awaited
+    @property
+    def is_awaited(self) -> bool:
+        return self._awaited is not None and self._applied.read() != self._awaited
 
     def settle(self, tables: Replayed) -> None:
         step, num_records = self._pending

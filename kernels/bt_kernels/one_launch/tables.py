@@ -247,11 +247,12 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return self._views(num_reqs_padded, out), slots
 
     def _is_quick(self) -> bool:
-        """Return whether C may do a step, or a part of it that gathers."""
+        """Return whether C may do a part of a step that gathers."""
         captured = self._captured_writes
         return (
             self._quick is not None
-            and (captured is None or not captured.is_pending)
+            # A replay that may follow fills rows, which Python code has to count.
+            and (captured is None or not (captured.is_pending or captured.is_awaited))
             and not self.validate
         )
 

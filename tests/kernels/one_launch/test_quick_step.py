@@ -391,6 +391,36 @@ def test_dirty_rows_that_there_cannot_be_are_left_to_python_which_refuses_them(n
     assert not noted.by_python
 
 
+def num_rows_of(launched):
+    _place, _grid, *leading = launched
+    return leading[10]
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_a_gather_counts_the_rows_of_a_replay_that_may_follow(monkeypatch, maps):
+    """Without writes, too: nothing is pending then, but the replay fills its rows all the same."""
+    noted = Noted(monkeypatch, TableLayout((4, 3), (5, 8), 7, max_num_batched_tokens=9))
+    tables = noted.tables
+    tables._quick = noted.quick
+
+    def gather():
+        if maps:
+            tables.gather_and_compute_slot_mappings(*batch_of(1, 1), 1, 1)
+        else:
+            tables.gather_block_tables(batch_of(1, 1)[0], 1)
+
+    step = tables.capture_step(*batch_of(3, 3), 3, 3)
+    step.publish()
+    gather()
+    assert num_rows_of(noted.by_python[-1]) == 3
+    tables._captured_writes.launch_step(tables, False)  # the replay, of which the host sees nothing
+    gather()
+    assert num_rows_of(noted.by_python[-1]) == 3
+    assert noted.by_c == []
+    gather()
+    assert num_rows_of(noted.by_c[-1]) == 1
+
+
 def test_a_vector_of_one_element_may_have_any_stride(noted):
     batch = (
         torch.zeros(4, dtype=torch.int64)[::4],

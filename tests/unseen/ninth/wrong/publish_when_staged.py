@@ -17,7 +17,7 @@ class Variant(Base):
     def _publish_for_replay(self, idx_mapping, query_start_loc, positions, rows, computed):
         self.refuse_capture("publish")
         writes = self._captured_writes
-        if not self._staged and writes._is_over():
+        if not self._staged and not writes.is_awaited:
             writes._buffer.wait()[0] = 0
             return
         super()._publish_for_replay(idx_mapping, query_start_loc, positions, rows, computed)
