@@ -135,7 +135,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             return
         self.refuse_capture("apply_staged_writes")
         nothing = Batch(*self._unread, 0, 0, gathers=False, maps=False)
-        if self._carrying is not None and self._carrying.run(self, nothing, Options()):
+        carrying = self._carrying_for("_launch_apply")
+        if carrying is not None and carrying.run(self, nothing, Options()):
             self._staged.clear()
         else:
             super().apply_staged_writes()
@@ -157,7 +158,8 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 if out is None:
                     self.num_dirty_rows = num_reqs
                 return self._views(num_reqs_padded, out)
-        if self._carrying is None:
+        carrying = self._carrying_for("_launch_gather")
+        if carrying is None:
             return super().gather_block_tables(idx_mapping, num_reqs_padded, *options)
         wide = out is not None
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
@@ -167,7 +169,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             arguments.check_rows_exist(self.layout, idx_mapping)
         num_rows, dirty = self._rows_to_gather(num_reqs, num_reqs_padded, out)
         batch = Batch(idx_mapping, *self._unread[1:], num_reqs, num_rows, maps=False)
-        if num_rows and not self._carrying.run_part(self, batch, Options(window, out, out_ptrs)):
+        if num_rows and not carrying.run_part(self, batch, Options(window, out, out_ptrs)):
             _, pointers = self._options(num_reqs_padded, *options)
             self._launch_gather(idx_mapping, num_rows, window, pointers)
         self.num_dirty_rows = dirty
@@ -187,13 +189,14 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             if out is None:
                 return self._views_of_slots(num_tokens_padded)
             return out[:, :num_tokens_padded]
-        if self._carrying is None:
+        carrying = self._carrying_for("_launch_slots")
+        if carrying is None:
             return super().compute_slot_mappings(idx_mapping, *tokens)
         wide = out is not None
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
         views = self._check_slots(num_reqs, idx_mapping, *tokens)
         batch = Batch(idx_mapping, query_start_loc, positions, num_reqs, num_reqs, gathers=False)
-        if not self._carrying.run_part(self, batch, Options(slots=out)):
+        if not carrying.run_part(self, batch, Options(slots=out)):
             self._launch_slots(idx_mapping, query_start_loc, positions, out)
         return views
 
@@ -246,6 +249,11 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self.num_dirty_rows = dirty
         return self._views(num_reqs_padded, out), slots
 
+    def _carrying_for(self, launch: str) -> CarryingLaunch | None:
+        """Return what launches a part; `None` where the method of that name does."""
+        is_own = getattr(type(self), launch) is getattr(OneLaunch, launch)
+        return self._carrying if is_own else None
+
     def _is_quick(self) -> bool:
         """Return whether C may do a part of a step that gathers."""
         captured = self._captured_writes
@@ -285,7 +293,10 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     def _make_quick(self) -> None:
         """Make the step in C for the current tables and staged writes, if possible."""
         if self._carrying is not None:
-            launches_so = type(self)._launch_step is OneLaunch._launch_step
+            launches_so = all(
+                getattr(type(self), launch) is getattr(OneLaunch, launch)
+                for launch in ("_launch_step", "_launch_apply", "_launch_gather", "_launch_slots")
+            )
             self._quick = native_step(self, self._carrying) if launches_so else None
             self._carrying.attach(self._quick)
 

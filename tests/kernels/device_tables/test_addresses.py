@@ -25,32 +25,49 @@ def given_to_launches(variant, device):
         torch.tensor([0], device=device),
     )
     steps = []
-    launch = tables.launch
+    carrying = getattr(tables, "_carrying", None)  # launches the parts of `one_launch`
+    launch, launch_part = tables.launch, getattr(carrying, "_launch", None)
 
-    def noted(kernel, grid, arguments, *others):
+    def note(arguments):
         mine = [
             value
             for value in arguments
             if isinstance(value, torch.Tensor) and not any(value is given for given in batch)
         ]
         steps[-1] += [(tensor, tensor.clone()) for tensor in mine]
+
+    def noted(kernel, grid, arguments, *others):
+        note(arguments)
         launch(kernel, grid, arguments, *others)
+
+    def noted_part(binary, grid, arguments):
+        note((*arguments, carrying._in_memory[slice(*carrying._words_of(binary.kind))]))
+        launch_part(binary, grid, arguments)
+
+    def notes(launch, launch_part):
+        tables.launch = launch
+        if carrying is not None:
+            carrying._launch = launch_part
 
     for number in range(STEPS):
         tables.append_block_ids(1, [[number], [number]], overwrite=True)
-        tables.launch = launch
+        notes(launch, launch_part)
         tables.apply_staged_writes()
-        tables.launch = noted
+        notes(noted, noted_part)
         steps.append([])
-        tables.gather_block_tables(batch[0], 1)
-        tables.compute_slot_mappings(*batch, 1)
-        tables.gather_and_compute_slot_mappings(*batch, 1, 1)
+        for call, arguments in (
+            (tables.gather_block_tables, (batch[0], 1)),
+            (tables.compute_slot_mappings, (*batch, 1)),
+            (tables.gather_and_compute_slot_mappings, (*batch, 1, 1)),
+        ):
+            num_noted = len(steps[-1])
+            call(*arguments)
+            assert len(steps[-1]) > num_noted, f"no launch of {call.__name__} was seen"
     return steps
 
 
 def are_persistent(steps):
     first = steps[0]
-    assert first, "no launch was seen"
     return all(
         [tensor.data_ptr() for tensor, _ in step] == [tensor.data_ptr() for tensor, _ in first]
         and all(torch.equal(one, other) for (_, one), (_, other) in zip(step, first, strict=True))

@@ -512,3 +512,27 @@ def test_a_step_that_a_variant_launches_itself_is_not_made_in_c(monkeypatch):
     assert made == []
     classes(["one_launch"])["one_launch"](LAYOUT, "cpu")
     assert made
+
+
+@pytest.mark.parametrize("name", ["_launch_apply", "_launch_gather", "_launch_slots"])
+def test_a_launch_that_a_variant_overrides_is_made(name):
+    """As in all classes that derive from `DeviceBlockTables`."""
+    launched = []
+    kind = classes(["one_launch"])["one_launch"]
+    own = type("Own", (kind,), {name: lambda _tables, *given: launched.append(given)})
+    tables = own(LAYOUT, "cpu")
+    tables.append_block_ids(1, [[1], [2]], True)
+    tables.apply_staged_writes()
+    tables.gather_block_tables(torch.tensor([1]), 1)
+    tables.compute_slot_mappings(*batch_of(1, 1), 1)
+    assert len(launched) == 1
+
+
+def test_c_makes_no_launch_that_a_variant_overrides(monkeypatch):
+    made = []
+    monkeypatch.setattr(one_launch_tables, "native_step", lambda *tables: made.append(tables))
+    kind = classes(["one_launch"])["one_launch"]
+    type("Own", (kind,), {"_launch_gather": lambda *_: None})(LAYOUT, "cpu")
+    assert made == []
+    type("Own", (kind,), {"_note_launches": lambda *_: None})(LAYOUT, "cpu")
+    assert len(made) == 1
