@@ -1,6 +1,6 @@
 """One function per kernel: grid and arguments of its launch.
 
-All launches except the ones of `one_launch` that carry writes go through `tables.launch`, which is
+All launches except the ones of `one_launch.CarryingLaunch` go through `tables.launch`, which is
 `launch_jit`, a `CompiledLaunches` or a `DirectLaunches`, as set by `tables.launch_path`.
 
 Gather, slots and padding have the block shapes of vLLM's kernels (1024 elements). Staged writes

@@ -153,6 +153,11 @@ class CarryingLaunch:
         aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
         cut = tables.cut_of(batch)
         binary = Binary(cut.shape, kind, self._sharded or bool(options), aligned)
+        captured = _captured(binary)
+        if self._place.is_capturing():
+            binary = captured
+        elif binary not in self._kept:
+            self._launch_of(captured)  # which could not be loaded during a capture
         if self._launch_of(binary) is None:
             return False
         self._run(tables, binary, batch, options, cut, (0, 0), None)
@@ -221,7 +226,9 @@ class CarryingLaunch:
         if not self._sharded:
             ways.append((False, aligned))
         every = product(shapes, (*kinds, *PARTS), ways)
-        return [Binary(shape, kind, *way) for shape, kind, way in every]
+        eager = [Binary(shape, kind, *way) for shape, kind, way in every]
+        captured = [_captured(binary) for binary in eager if binary.kind in PARTS]
+        return list(dict.fromkeys([*eager, *captured]))
 
     def load(self, binary: Binary) -> None:
         """Compile and load a binary, unless that was done."""
@@ -332,6 +339,11 @@ class CarryingLaunch:
             warnings.warn(f"launches cannot carry writes as parameters: {why}", stacklevel=2)
             return None
         return launch
+
+
+def _captured(binary: Binary) -> Binary:
+    """Return the binary of a part in a graph: its tables may be replaced by ones not aligned."""
+    return binary if binary.kind == SLOTS else binary._replace(aligned=False)
 
 
 def _are_aligned(tables: Sequence[torch.Tensor]) -> bool:

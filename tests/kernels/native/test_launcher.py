@@ -499,7 +499,7 @@ refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
 refused(lambda: make_step(device=launcher.Device(2)).add(0, 0, True, False, make(21, 21)))
 refused(lambda: make_step().add(2, 0, True, False, None))
-refused(lambda: make_step().add(0, 6, True, False, None))
+refused(lambda: make_step().add(0, 9, True, False, None))
 refused(lambda: make_step(size=2))
 refused(lambda: make_step(size=2030))
 refused(lambda: make_step(constants=[1, 2]))
@@ -512,7 +512,7 @@ refused(lambda: make_step(staged=None))
         "TypeError: device is a launcher.Device; expected None",
         "ValueError: the launch has another Device than the step",
         f"ValueError: {places.format(2, 0)}",
-        f"ValueError: {places.format(0, 6)}",
+        f"ValueError: {places.format(0, 9)}",
         *["ValueError: constants do not fit each other, or the words"] * 4,
         "AttributeError: 'NoneType' object has no attribute 'packing'",
     ]

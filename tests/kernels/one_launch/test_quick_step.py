@@ -536,3 +536,42 @@ def test_c_makes_no_launch_that_a_variant_overrides(monkeypatch):
     assert made == []
     type("Own", (kind,), {"_note_launches": lambda *_: None})(LAYOUT, "cpu")
     assert len(made) == 1
+
+
+def test_a_captured_gather_relies_on_no_alignment(monkeypatch):
+    """Tables may be replaced before a replay, by ones that begin anywhere."""
+    noted = Noted(monkeypatch, replace(LAYOUT, widths=(4, 8)))
+    tables = noted.tables
+    step = (*batch_of(1, 1), 1, 1)
+
+    def gather():
+        noted.by_python.clear()
+        tables.gather_block_tables(step[0], 1)
+        tables.gather_and_compute_slot_mappings(*step)
+        return [is_aligned for (*_, is_aligned), *_ in noted.by_python]
+
+    assert gather() == [True, True]
+    tables.place.is_capturing = lambda: True
+    assert gather() == [False, False]
+
+
+def test_kernels_of_a_capture_are_loaded_before_it(monkeypatch):
+    noted = Noted(monkeypatch, replace(LAYOUT, widths=(4, 8)))
+    tables, carrying, loaded = noted.tables, noted.carrying, []
+    tables.place.launcher = object()
+    monkeypatch.setattr(carrying, "_load", lambda binary: loaded.append(binary) or object())
+    step = (*batch_of(1, 1), 1, 1)
+
+    def run_parts():
+        tables.gather_block_tables(step[0], 1)
+        tables.compute_slot_mappings(*step[:3], 1)
+        tables.gather_and_compute_slot_mappings(*step)
+
+    for _ in range(2):
+        run_parts()
+    once = list(loaded)
+    assert len(once) == len(set(once)) == 5
+    tables.place.is_capturing = lambda: True
+    run_parts()
+    assert loaded == once
+    assert set(loaded) <= set(carrying.binaries(aligned=True))
