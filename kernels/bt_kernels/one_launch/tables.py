@@ -250,7 +250,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return self._views(num_reqs_padded, out), slots
 
     def _carrying_for(self, launch: str) -> CarryingLaunch | None:
-        """Return what launches a part; `None` where the method of that name does."""
+        """Return the launches of a part; `None` where a variant overrides its method `launch`."""
         is_own = getattr(type(self), launch) is getattr(OneLaunch, launch)
         return self._carrying if is_own else None
 
