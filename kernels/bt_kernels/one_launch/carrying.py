@@ -148,7 +148,7 @@ class CarryingLaunch:
         return True
 
     def run_part(self, tables: Steps, batch: Batch, options: Options) -> bool:
-        """Launch a gather, slots or both, of what was applied; return whether that was possible."""
+        """Launch gather, slots or both, without staged writes; return whether that was possible."""
         kind = (GATHER_SLOTS if batch.maps else GATHER) if batch.gathers else SLOTS
         aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
         cut = tables.cut_of(batch)

@@ -216,7 +216,7 @@ class ToldNumber:
             self.tensor = torch.zeros(1, dtype=torch.int32, device=place.device)
 
     def read(self) -> int:
-        """Return the number as it is now; a copy from the device waits for what was launched."""
+        """Return the number as it is now; a copy from the device waits for earlier launches."""
         if self.tensor is not self._host:
             with written():
                 self._host.copy_(self.tensor)
