@@ -76,7 +76,14 @@ def compare(args: argparse.Namespace, sessions: range) -> dict[str, Any]:
         if (batch := [number for number in sessions if number % BATCHES == first])
     ]
     played = play_all(play_batch, batches, args, processes=args.processes, step="step: ")
-    return {"sequences": len(sessions), **played}
+    from beside.draw import LEFT_OUT  # not earlier: see `play_batch`
+
+    counts = played["of_these"]
+    left_out = {
+        name: {"count": counts.pop(f"left out: {name}", 0), "why": why}
+        for name, why in LEFT_OUT.items()
+    }
+    return {"sequences": len(sessions), **played, "left_out": left_out}
 
 
 def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
@@ -84,7 +91,6 @@ def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
     if args.device == "cpu":  # before the kernels are imported
         os.environ["TRITON_INTERPRET"] = "1"
     import torch
-    from beside.draw import LEFT_OUT
     from beside.faults import FAULTS as PLANTED
 
     from bt_bench.suites.block_tables.vllm.loading import load_block_tables
@@ -93,14 +99,15 @@ def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
     from bt_kernels import BlockTables
 
     torch.set_num_threads(1)
-    speed_up_interpreter()
+    if args.device == "cpu":
+        speed_up_interpreter()
     (source,) = find_sources([args.vllm_source]).found
     if source.release != RELEASE:
         raise SystemExit(f"{args.vllm_source} has vLLM {source.release}; expected {RELEASE}")
     theirs = load_block_tables(source)
     ours = PLANTED[args.plant] if args.plant else BlockTables
     device = torch.device(args.device)
-    seen: Counter[str] = Counter({f"left out: {name}": 0 for name in LEFT_OUT})
+    seen: Counter[str] = Counter()
     found: list[Any] = []
     for number in sessions:
         try:
@@ -160,6 +167,8 @@ def _say(summary: dict[str, Any], args: argparse.Namespace) -> None:
     )
     for name, count in summary["of_these"].items():
         print(f"  {name}: {count:,}")
+    for found in summary["left_out"].values():
+        print(f"  left out {found['count']:,} times: {found['why']}")
     print(*summary["differences"], sep="\n")
     print(*summary["failures"], sep="\n", file=sys.stderr)
     for difference in summary["differences"][:1]:

@@ -26,6 +26,9 @@ from beside.draw import (
 WAYS = ("three calls", "three calls", "two calls", "one call")
 """How ours is called for a step of vLLM's three calls; one way in each sequence."""
 
+ATTRIBUTES = ("block_sizes", "cp_size", "cp_rank", "cp_interleave", "num_kv_cache_groups")
+"""What engines read and nobody changes."""
+
 Tensors = Sequence[torch.Tensor]
 
 
@@ -62,8 +65,11 @@ class Session:
         self._number, self._kind, self._applies = 0, "", 0
         self._own: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # the caller's buffers
         self._graphs: _Graphs | None = None
-        self._hold()
         self._other_differences: list[Difference] = []
+        self._hold()
+        for name in ATTRIBUTES:
+            mine, other = (np.atleast_1d(getattr(each, name)) for each in (self.ours, self.theirs))
+            self._same(name, mine.tolist(), other.tolist())
         for both in (self.theirs, self.ours):
             both.slot_mappings.zero_()
         left_out[FIRST_SLOTS] += 1
@@ -207,6 +213,7 @@ class Session:
         # A request is cut into two pieces, each with its own row.
         local = rng.permutation(np.concatenate((batch.rows, batch.rows)))
         local = local[: int(rng.integers(1, len(local) + 1))]
+        self.seen["gathers of more than max_num_reqs rows"] += len(local) > layout.max_num_reqs
         padded = self._between(len(local), 2 * layout.max_num_reqs)
         mapping = torch.tensor(local, dtype=torch.int32, device=self.device)
         outs = self._own_tables(2 * layout.max_num_reqs)
@@ -293,6 +300,8 @@ class Session:
         out: Tensors | None = None,
     ) -> None:
         """Map tokens with both, into their slots or a buffer for each."""
+        wide = len(positions) > self.layout.max_num_batched_tokens
+        self.seen["slots of more than max_num_batched_tokens tokens"] += wide
         mapping, starts, places = self._tensors(rows, lengths, positions)
         outs = (None, None) if out is None else out
         found, expected = (
@@ -403,7 +412,9 @@ class Session:
         ):
             pairs.append((f"input_block_tables[{group}]", mine, other))
         pairs.append(("num_blocks.gpu", ours.num_blocks.gpu, theirs.num_blocks.gpu))
-        pairs.append(("num_blocks.np", ours.num_blocks.cpu, torch.from_numpy(theirs.num_blocks.np)))
+        pairs.append(
+            ("num_blocks.np", torch.tensor(ours.num_blocks.np), torch.tensor(theirs.num_blocks.np))
+        )
         for name, mine, other in pairs:
             self._comparison.add(self._number, self._kind, name, mine, other)
         self._same("addresses", [*map(torch.Tensor.data_ptr, self._of_ours())], self._addresses)

@@ -59,11 +59,14 @@ def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
 def device_view(pinned: torch.Tensor) -> torch.Tensor:
     """Return a CUDA tensor over pinned host memory, which kernels read in place.
 
-    vLLM has a compiled operation for this. The address is the same on host and device.
+    vLLM has a compiled operation for this. The address is the same on host and device. Tables
+    without groups have no elements, hence no address.
 
     Raises:
         RuntimeError: if torch makes a copy instead.
     """
+    if not pinned.numel():
+        return torch.empty(pinned.shape, dtype=pinned.dtype, device="cuda")
     array = pinned.numpy()  # keeps the memory
     owner = SimpleNamespace(__cuda_array_interface__=array.__array_interface__, array=array)
     view = torch.as_tensor(owner)

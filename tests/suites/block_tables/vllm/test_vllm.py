@@ -79,3 +79,9 @@ def test_a_view_of_pinned_memory_is_no_copy(device):
     view[2, 0] = 5
     torch.cuda.synchronize()
     assert pinned[2, 0] == 5
+
+
+@pytest.mark.gpu
+def test_a_view_of_no_elements_is_on_the_device_all_the_same(device):
+    view = device_view(torch.zeros(0, 5, dtype=torch.int32, pin_memory=True))
+    assert (view.device, view.shape, view.dtype) == (device, (0, 5), torch.int32)
