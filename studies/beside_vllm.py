@@ -7,9 +7,9 @@ A sequence builds vLLM's class, from the files of an unpacked wheel, and `bt_ker
 with a layout of a model's preset (`bt-bench workload` prints them) or without any group, and makes
 with both all calls that vLLM's runners and speculators make (`studies/beside/`). After each step,
 all buffers are compared as a whole: source and input tables, slots, numbers of blocks, the caller's
-buffers, and what was returned. On the CPU kernels run in Triton's interpreter, and there is neither
-context parallelism nor a captured graph. Exits with 1 if anything differs, and prints the command
-that repeats the sequence. `--plant` plants a fault in ours, which must be found.
+buffers, and what was returned. On the CPU, kernels run in Triton's interpreter, without context
+parallelism, and calls are repeated instead of captured. Exits with 1 if anything differs, and
+prints the command that repeats the sequence. `--plant` plants a fault in ours, which must be found.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -181,14 +182,15 @@ class Session:
 
     def _replayed(self) -> None:
         """The same in a captured graph, whose inputs change from replay to replay."""
-        if self.device.type != "cuda" or not self.layout.num_groups:
-            return
+        if not self.layout.num_groups:
+            return  # nothing to capture
         if self._graphs is None:
             self._graphs = _Graphs(self)
         for draft in range(int(self.rng.integers(1, 4))):
             positions = self._within(self.batch.starts + self.batch.lengths + draft)
             self._graphs.replay(self._with_dummies(self.batch.rows), positions)
-            self.seen["call: replay of compute_slot_mappings"] += 2
+            replay = "replay" if self.device.type == "cuda" else "repeated call"
+            self.seen[f"call: {replay} of compute_slot_mappings, both"] += 1
             self._compare()
 
     def _ignored(self) -> None:
@@ -468,7 +470,10 @@ class Session:
 
 
 class _Graphs:
-    """Captured slots of both, one graph for each, of as many requests as there are rows."""
+    """Slots of both, of as many requests as there are rows.
+
+    On a GPU each is a captured graph, elsewhere a repeated call.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -477,13 +482,16 @@ class _Graphs:
         self._mapping = torch.full((rows,), -1, dtype=torch.int32, device=device)
         self._starts = torch.zeros(rows + 1, dtype=torch.int32, device=device)
         self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._graphs = []
+        self._replays: list[Callable[[], None]] = []
         for both in (session.ours, session.theirs):
             self._map(both)  # loads the kernels
+            if device.type != "cuda":
+                self._replays.append(partial(self._map, both))
+                continue
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._map(both)
-            self._graphs.append(graph)
+            self._replays.append(graph.replay)
 
     def _map(self, both: Any) -> None:
         layout = self._session.layout
@@ -500,8 +508,8 @@ class _Graphs:
         self._mapping.copy_(torch.tensor(mapping, dtype=torch.int32))
         self._starts.copy_(torch.tensor(starts, dtype=torch.int32))
         self._positions[: len(positions)].copy_(torch.tensor(positions, dtype=torch.int64))
-        for graph in self._graphs:
-            graph.replay()
+        for replay in self._replays:
+            replay()
 
 
 def _place(view: torch.Tensor, buffer: torch.Tensor) -> int:
