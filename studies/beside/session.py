@@ -60,8 +60,13 @@ class Session:
         self.scheduler = Scheduler(rng, drawn, left_out)
         self.generator = torch.Generator(device).manual_seed(int(rng.integers(2**31)))
         self.way = str(rng.choice(WAYS))
+        # vLLM's runner has int64, and its class takes either.
+        self.dtype = torch.int64 if rng.random() < 0.8 else torch.int32
         self.dirty = bool(rng.random() < 0.6)
-        self.seen: Counter[str] = Counter({f"way: {self.way}": 1})
+        dtype = str(self.dtype).removeprefix("torch.")
+        self.seen: Counter[str] = Counter(
+            {f"way: {self.way}": 1, f"sequences with an {dtype} idx_mapping": 1}
+        )
         self._comparison = Comparison(device)
         self._number, self._kind, self._applies = 0, "", 0
         self._own: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # the caller's buffers
@@ -196,7 +201,7 @@ class Session:
     def _ignored(self) -> None:
         """Gather again without a window, for the persistent tables; map all that is staged."""
         batch = self.batch
-        mapping = torch.tensor(batch.rows, dtype=torch.int32, device=self.device)
+        mapping = torch.tensor(batch.rows, dtype=self.dtype, device=self.device)
         found, expected = (
             self._call(both, "gather_block_tables", mapping, num_reqs_padded=len(batch.rows))
             for both in (self.ours, self.theirs)
@@ -217,7 +222,7 @@ class Session:
         local = local[: int(rng.integers(1, len(local) + 1))]
         self.seen["gathers of more than max_num_reqs rows"] += len(local) > layout.max_num_reqs
         padded = self._between(len(local), 2 * layout.max_num_reqs)
-        mapping = torch.tensor(local, dtype=torch.int32, device=self.device)
+        mapping = torch.tensor(local, dtype=self.dtype, device=self.device)
         outs = self._own_tables(2 * layout.max_num_reqs)
         if rng.random() < 0.1:
             self.left_out[OUT_PTRS] += 1
@@ -324,7 +329,7 @@ class Session:
             room = max(0, layout.max_num_batched_tokens - len(positions))
             positions = np.concatenate((positions, rng.integers(0, 2**20, room)))
         return [
-            torch.tensor(rows, dtype=torch.int32, device=self.device),
+            torch.tensor(rows, dtype=self.dtype, device=self.device),
             torch.tensor(starts, dtype=torch.int32, device=self.device),
             torch.tensor(positions, dtype=torch.int64, device=self.device),
         ]
@@ -479,7 +484,7 @@ class _Graphs:
         self._session = session
         layout, device = session.layout, session.device
         rows = layout.max_num_reqs
-        self._mapping = torch.full((rows,), -1, dtype=torch.int32, device=device)
+        self._mapping = torch.full((rows,), -1, dtype=session.dtype, device=device)
         self._starts = torch.zeros(rows + 1, dtype=torch.int32, device=device)
         self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self._replays: list[Callable[[], None]] = []
@@ -505,7 +510,7 @@ class _Graphs:
         behind = rng.choice((-1, 0, int(rng.integers(0, len(self._mapping)))))
         mapping = np.concatenate((rows, np.full(spare, behind)))
         starts = np.minimum(np.arange(len(self._starts)), len(rows))
-        self._mapping.copy_(torch.tensor(mapping, dtype=torch.int32))
+        self._mapping.copy_(torch.tensor(mapping))
         self._starts.copy_(torch.tensor(starts, dtype=torch.int32))
         self._positions[: len(positions)].copy_(torch.tensor(positions, dtype=torch.int64))
         for replay in self._replays:
