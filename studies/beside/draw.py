@@ -1,6 +1,6 @@
-"""Layouts that engines have, in sizes that can be played, and a scheduler that fills them.
+"""Layouts of engines, scaled down, and a scheduler that makes valid steps for them.
 
-What vLLM's result is undefined for is drawn as well, but then taken back and counted (`LEFT_OUT`).
+Inputs for which vLLM's result is undefined are drawn, then replaced and counted (`LEFT_OUT`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEFT_OUT = {
     RANKS_INTERPRETED: "Triton's interpreter cannot run vLLM's kernel with context parallelism: a "
     "sequence was played without",
 }
-"""What is never played, and what was done wherever it was drawn."""
+"""Inputs that are never played: the reason, and the replacement when one was drawn."""
 
 
 class Limits(NamedTuple):

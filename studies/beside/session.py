@@ -28,7 +28,7 @@ WAYS = ("three calls", "three calls", "two calls", "one call")
 """How ours is called for a step of vLLM's three calls; one way in each sequence."""
 
 ATTRIBUTES = ("block_sizes", "cp_size", "cp_rank", "cp_interleave", "num_kv_cache_groups")
-"""What engines read and nobody changes."""
+"""Attributes that engines read and nobody changes."""
 
 Tensors = Sequence[torch.Tensor]
 
@@ -42,7 +42,7 @@ class Session:
         drawn: the layout.
         device: device of the tables.
         rng: generator of everything that is drawn.
-        left_out: counts what was taken back, by the names in `draw.LEFT_OUT`.
+        left_out: counts replaced inputs, by the names in `draw.LEFT_OUT`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Session:
         self.batch = batch
 
     def _step_with_drafts(self) -> None:
-        """Make a step, and then what a speculator calls."""
+        """Make a step, and then the calls of speculators."""
         self._step()
         speculators = [self._expanded, self._advanced, self._ignored, self._replayed]
         for speculator in self.rng.permutation(np.array(speculators, dtype=object))[
@@ -199,7 +199,7 @@ class Session:
             self._compare()
 
     def _ignored(self) -> None:
-        """Gather again without a window, for the persistent tables; map all that is staged."""
+        """Gather again without a window, for the persistent tables alone; map again."""
         batch = self.batch
         mapping = torch.tensor(batch.rows, dtype=self.dtype, device=self.device)
         found, expected = (
@@ -235,7 +235,7 @@ class Session:
         self._map(batch.rows, batch.lengths, batch.positions, len(batch.positions), out)
 
     def _without_tokens(self) -> None:
-        """Apply what is staged, and return early; some have nothing staged."""
+        """Apply staged writes, if any, and return early."""
         if self.rng.random() < 0.7:
             self._stage(self.scheduler.schedule())
         for both in (self.theirs, self.ours):
@@ -386,7 +386,7 @@ class Session:
     # Others who write
 
     def _make_dirty(self) -> None:
-        """Fill input tables and slots with random values, which shows what is not written."""
+        """Fill input tables and slots with random values, which exposes elements not written."""
         for mine, other in self._persistent():
             mine.random_(generator=self.generator)
             other.copy_(mine)
@@ -465,7 +465,7 @@ class Session:
         yield from self._comparison.read()
 
     def _of_ours(self) -> list[torch.Tensor]:
-        """Return what engines keep addresses and views of."""
+        """Return the tables of which engines keep addresses and views."""
         ours = self.ours
         sources = [table.gpu for table in ours.block_tables]
         return [*sources, *ours.input_block_tables, ours.slot_mappings]

@@ -152,6 +152,16 @@ def test_a_difference_is_told_with_the_command_that_repeats_it(monkeypatch, tmp_
     assert written["left_out"].keys() == LEFT_OUT.keys()
 
 
+def test_the_documentation_quotes_the_report():
+    root = Path(beside_vllm.__file__).parents[1]
+    found = json.loads((root / "reports" / "beside-vllm" / "cpu.json").read_text())
+    result = f"{found['num_differences']} differences in {found['sequences']:,} sequences"
+    assert f"{result} ({found['steps']:,} steps)" in (root / "docs" / "engines.md").read_text()
+    assert found["failures"] == []
+    assert {f"layout: {name}" for name in LAYOUTS} <= found["of_these"].keys()
+    assert found["left_out"].keys() == LEFT_OUT.keys()
+
+
 def test_an_engine_without_groups_is_among_the_layouts():
     drawn = layout_of(np.random.default_rng(0), NO_GROUPS, INTERPRETED, Counter())
     assert drawn.layout.num_groups == 0
