@@ -121,7 +121,7 @@ def pack(
     """
     pieces = pieces_of(chosen, arms=arms)
     expected = [f"{piece.spec.name}/{case.name}" for piece in pieces for case in piece.spec.cases]
-    packed = packed_of(runs, expected, arms)
+    packed = packed_of(runs, expected, arms, chosen)
     out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out / "samples.npz", "w") as file:
         for key, array in packed.samples.items():
@@ -137,13 +137,19 @@ def pack(
     return list(packed.facts["problems"])
 
 
-def packed_of(runs: Path, expected: Sequence[str], arms: Arms = HEADLINE) -> Packed:
+def packed_of(
+    runs: Path,
+    expected: Sequence[str],
+    arms: Arms = HEADLINE,
+    chosen: Sequence[str] | None = None,
+) -> Packed:
     """Read all sweeps below a folder.
 
     Args:
         runs: the folder.
         expected: cases that they must have, as `CONFIG/CASE`.
         arms: the variants that were measured.
+        chosen: the only cases to read; `None`: all.
 
     Raises:
         UsageError: for no result, or a damaged one.
@@ -167,6 +173,8 @@ def packed_of(runs: Path, expected: Sequence[str], arms: Arms = HEADLINE) -> Pac
         }
         for case in spec.cases:
             name = f"{spec.name}/{case.name}"
+            if chosen is not None and name not in chosen:
+                continue
             if name in sizes:
                 problems.append(f"{config.parent.name}: {name} is in another run, too")
             of_arm = {arm: found.get(case.name) for arm, found in by_name.items()}

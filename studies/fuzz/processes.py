@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 import traceback
 from collections import Counter
@@ -14,6 +15,10 @@ MOST_SHOWN = 20
 
 Played = tuple[str, Counter[str], list[Any]]
 """The device, counts of what was played, and the differences, each with its session."""
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def play_all(
@@ -31,14 +36,17 @@ def play_all(
         arguments: what else `play` needs.
         processes: number of processes.
         step: beginning of the counts that add up to the number of steps.
+
+    Ctrl-C ends it with what was played so far: the summary then names the batches that lack.
     """
     seen: Counter[str] = Counter()
     found: list[Any] = []
     failures: list[str] = []
     devices = set()
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        played = [pool.submit(play, *arguments, batch) for batch in batches]
-        for done, future in enumerate(as_completed(played), 1):
+    done = 0
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _ignore_interrupts)
+    try:
+        for future in as_completed([pool.submit(play, *arguments, batch) for batch in batches]):
             try:
                 device, counted, differences = future.result()
             except Exception:
@@ -47,8 +55,14 @@ def play_all(
                 devices.add(device)
                 seen.update(counted)
                 found += differences
+            done += 1
             line = f"{done} of {len(batches)} layouts, {len(found)} differences"
             print(line, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        failures.append(f"interrupted after {done} of {len(batches)} layouts")
+        for process in list(pool._processes.values()):
+            process.kill()
+    pool.shutdown(cancel_futures=True)
     return {
         "steps": sum(count for name, count in seen.items() if name.startswith(step)),
         "num_differences": len(found),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import Future
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
+from fuzz import processes
 from fuzz.draw import INTERPRETED, layout_of
 from fuzz.session import Session
 from support.quick_triton import QuickKernels
@@ -71,3 +76,35 @@ def test_one_wrong_element_is_found(variant, buffer):
     found = [each for seed in range(3) for each in differences(variant, seed)[0]]
     assert buffer in {each.buffer for each in found}
     assert all(each.count >= 1 and each.found != each.expected for each in found)
+
+
+def test_an_interrupted_study_keeps_what_was_played(monkeypatch):
+    class Pool:
+        """Plays at once, and is interrupted while it waits for the second batch."""
+
+        _processes: ClassVar = {}
+
+        def __init__(self, *_options):
+            pass
+
+        def submit(self, play, *arguments):
+            found = Future()
+            found.set_result(play(*arguments))
+            return found
+
+        def shutdown(self, cancel_futures):
+            assert cancel_futures
+
+    def interrupted(futures):
+        yield futures[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(processes, "as_completed", interrupted)
+    found = processes.play_all(
+        lambda batch: ("cpu", Counter({"step: any": len(batch)}), []),
+        [[0, 1], [2]],
+        processes=2,
+        step="step: ",
+    )
+    assert (found["steps"], found["failures"]) == (2, ["interrupted after 1 of 2 layouts"])
