@@ -28,6 +28,7 @@ from typing import Any
 from common import has_gpu
 from fuzz.processes import Played, play_all
 
+from bt_bench.base.errors import UsageError
 from bt_bench.worker.machine.environment import read_environment
 
 RELEASE = "0.33.0"
@@ -51,6 +52,7 @@ def main() -> int:
     parser.add_argument("--session", type=int, help="play this sequence alone")
     parser.add_argument("--out", type=Path, help="folder for beside-vllm.json")
     args = parser.parse_args()
+    source_of(args.vllm_source)
     args.device = args.device or ("cuda" if has_gpu() else "cpu")
     num_sequences = max(
         args.sequences, -(-args.steps // STEPS_OF_A_SEQUENCE[args.device.partition(":")[0]]), 1
@@ -66,6 +68,19 @@ def main() -> int:
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "beside-vllm.json").write_text(json.dumps(summary, indent=1) + "\n")
     return 1 if summary["num_differences"] or summary["failures"] else 0
+
+
+def source_of(folder: Path) -> Any:
+    """Return the source of vLLM in a folder; exit if it holds none, or another release."""
+    from bt_bench.suites.block_tables.vllm.source import find_sources  # not earlier: see play_batch
+
+    try:
+        (source,) = find_sources([folder]).found
+    except UsageError as error:
+        raise SystemExit(str(error)) from None
+    if source.release != RELEASE:
+        raise SystemExit(f"--vllm-source {folder} has vLLM {source.release}; expected {RELEASE}")
+    return source
 
 
 def compare(args: argparse.Namespace, sessions: range) -> dict[str, Any]:
@@ -94,17 +109,13 @@ def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
     from beside.faults import FAULTS as PLANTED
 
     from bt_bench.suites.block_tables.vllm.loading import load_block_tables
-    from bt_bench.suites.block_tables.vllm.source import find_sources
     from bt_bench.worker.machine.interpreter import speed_up_interpreter
     from bt_kernels import BlockTables
 
     torch.set_num_threads(1)
     if args.device == "cpu":
         speed_up_interpreter()
-    (source,) = find_sources([args.vllm_source]).found
-    if source.release != RELEASE:
-        raise SystemExit(f"{args.vllm_source} has vLLM {source.release}; expected {RELEASE}")
-    theirs = load_block_tables(source)
+    theirs = load_block_tables(source_of(args.vllm_source))
     ours = PLANTED[args.plant] if args.plant else BlockTables
     device = torch.device(args.device)
     seen: Counter[str] = Counter()

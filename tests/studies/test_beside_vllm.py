@@ -140,6 +140,7 @@ def test_a_difference_is_told_with_the_command_that_repeats_it(monkeypatch, tmp_
         "failures": [],
     }
     monkeypatch.setattr(beside_vllm, "play_all", lambda *_, **__: summary)
+    monkeypatch.setattr(beside_vllm, "source_of", lambda _folder: None)
     options = ["--vllm-source", "WHEEL", "--device", "cpu", "--sequences", "9", "--seed", "4"]
     options += ["--out", str(tmp_path), "--plant", "tail"]
     monkeypatch.setattr(sys, "argv", ["beside_vllm.py", *options])
@@ -150,6 +151,17 @@ def test_a_difference_is_told_with_the_command_that_repeats_it(monkeypatch, tmp_
     assert (written["sequences"], written["planted"]) == (9, "tail")
     assert written["left_out"]["int32_slots"]["count"] == 3
     assert written["left_out"].keys() == LEFT_OUT.keys()
+
+
+def test_a_folder_without_the_release_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"--vllm-source .* holds no vllm/v1/worker"):
+        beside_vllm.source_of(tmp_path)
+    for name in ("block_table", "buffer_utils"):
+        path = tmp_path / "vllm" / "v1" / "worker" / "gpu" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with pytest.raises(SystemExit, match=r"has vLLM unknown; expected 0\.33\.0"):
+        beside_vllm.source_of(tmp_path)
 
 
 def test_the_documentation_quotes_the_report():
