@@ -330,6 +330,30 @@ def test_what_is_unusual_is_left_to_python(noted, name):
     assert len(noted.by_c) == 1
 
 
+OPTIONS = ("out", "out_ptrs", "num_computed_tokens", "slots_out")
+PARTS_TAKE = {
+    "gather": ("idx_mapping", "num_reqs_padded", "dirty", *OPTIONS[:3]),
+    "slots": ("idx_mapping", "query_start_loc", "positions", "num_tokens_padded", "slots_out"),
+    "gather_slots": (
+        *("idx_mapping", "query_start_loc", "positions", "num_reqs_padded", "num_tokens_padded"),
+        *("dirty", "num_computed_tokens", "out", "out_ptrs", "slots_out"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_what_is_unusual_is_left_to_python_by_parts(noted, name):
+    given = dict(zip(("idx_mapping", "query_start_loc", "positions"), batch_of(4, 4), strict=True))
+    given |= {"num_reqs_padded": 4, "num_tokens_padded": 4, "dirty": 0, **dict.fromkeys(OPTIONS)}
+    unusual = given | UNUSUAL[name]
+    for part, taken in PARTS_TAKE.items():
+        call = getattr(noted.quick, part)
+        assert call(*[given[argument] for argument in taken]) == 4
+        if set(UNUSUAL[name]) <= set(taken):
+            assert call(*[unusual[argument] for argument in taken]) is None, part
+    assert len(noted.by_c) == len(PARTS_TAKE)
+
+
 def test_own_tables_are_unusual_ones_of_a_caller(noted):
     out = [noted.tables.input_block_tables[0], tables_of(700)[1]]
     assert noted.call(*batch_of(4, 4), 4, 4, out=out) is None
