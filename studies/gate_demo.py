@@ -62,7 +62,7 @@ SPIN = """\
     while spin_now - spin_start < {ns}:
         spin_now = globaltimer()
 """
-CHECK = "        num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping)\n"
+CHECK = "        num_reqs = arguments.check_mapping(\n"
 WAIT = """\
 
 

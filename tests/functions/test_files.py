@@ -294,14 +294,14 @@ def test_a_function_that_raises_fails_alone(written):
 
 
 def test_functions_share_no_module(written):
-    written("COUNT = []\n", "beside.py")
-    text = DOUBLE.replace("import torch\n", "import torch\nimport beside\n", 1)
+    written("COUNT = []\n", "neighbour.py")
+    text = DOUBLE.replace("import torch\n", "import torch\nimport neighbour\n", 1)
     for name in ("one", "two"):
         text += f"""
 @double.variant
 def {name}(x, out):
-    beside.COUNT.append({name!r})
-    assert set(beside.COUNT) == {{{name!r}}}
+    neighbour.COUNT.append({name!r})
+    assert set(neighbour.COUNT) == {{{name!r}}}
     out.copy_(x * 2)
 """
     outcome = run("check", written(text), "--device", "cpu", "--explore", "0")
