@@ -255,7 +255,10 @@ class CarryingLaunch:
         if self._place.launcher is None:
             return self._interpret
         if binary not in self._kept:
-            launch = self._kept[binary] = self._load(binary)
+            launch = self._load(binary)
+            if launch is None and self._place.is_capturing():
+                return None  # outside of the capture it may load
+            self._kept[binary] = launch
             self._add(binary, launch)
         return self._kept[binary]
 

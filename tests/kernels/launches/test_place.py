@@ -249,3 +249,16 @@ def test_inputs_on_another_device_are_refused_by_the_names_of_both():
         elsewhere = batch | {name: tensor.to("meta")}
         with pytest.raises(ValueError, match=rf"{name} is on meta; expected cpu, where the tables"):
             tables.prepare_step(*elsewhere.values(), 1, 1)
+
+
+def test_a_kernel_that_fails_to_load_in_a_capture_is_loaded_later(devices, launch_of, monkeypatch):
+    carries = launch_of(Kernel(devices))
+    launch = SimpleNamespace(side_by_side=512)
+    monkeypatch.setattr(launches, "direct_launch", lambda *_: launch)
+    monkeypatch.setattr(carries._place, "is_capturing", lambda: True)
+    kept, carries._int64 = carries._int64, "fails"
+    with pytest.warns(UserWarning, match="launches cannot carry writes"):
+        assert carries._launch_of(BINARY) is None
+    carries._int64 = kept
+    monkeypatch.setattr(carries._place, "is_capturing", lambda: False)
+    assert carries._launch_of(BINARY) is launch
