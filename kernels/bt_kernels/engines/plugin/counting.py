@@ -1,0 +1,74 @@
+"""Counters of the plugin, one set per process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from bt_kernels.engines.plugin import settings
+
+
+@dataclass
+class Counts:
+    """Counts since the process began, over all tables in it.
+
+    Args:
+        tables: tables of ours that were built for the engine.
+        steps: calls of `apply_staged_writes`, one in each step of an engine.
+        fused: steps whose apply, gather and slots became one call of `prepare_step`.
+        deferred: calls of `apply_staged_writes` that waited for the gather.
+        compared: steps that shadow mode compared.
+        differences: tables in which shadow mode found a difference.
+        failures: tables that were handed back to vLLM's class after a failure.
+        settled: deferred work that something else than `prepare_step` finished, by reader.
+        calls: calls of our operations, each of them usually one launch, by operation.
+        pid: the process.
+    """
+
+    tables: int = 0
+    steps: int = 0
+    fused: int = 0
+    deferred: int = 0
+    compared: int = 0
+    differences: int = 0
+    failures: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    pid: int = field(default_factory=os.getpid)
+
+
+COUNTS = Counts()
+
+_PRINTING: set[int] = set()
+
+
+def counters() -> dict[str, Any]:
+    """Return a copy of the plugin's counters in this process, as `Counts` describes them."""
+    return vars(COUNTS) | {"settled": dict(COUNTS.settled), "calls": dict(COUNTS.calls)}
+
+
+def reset() -> None:
+    """Begin to count anew, as a forked process does."""
+    vars(COUNTS).update(vars(Counts()))
+
+
+def print_at_exit() -> None:
+    """Have this process print its counters when it ends, if `BT_KERNELS_COUNTERS` asks for it."""
+    if not settings.prints_counters() or os.getpid() in _PRINTING:
+        return
+    _PRINTING.add(os.getpid())
+    # Not `atexit`, whose functions a process of multiprocessing does not call.
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _print, exitpriority=0)
+
+
+def _print() -> None:
+    sys.stderr.write(f"bt_kernels counters: {counters()}\n")
+    sys.stderr.flush()
+
+
+os.register_at_fork(after_in_child=reset)

@@ -1,0 +1,341 @@
+"""Our tables as vLLM's runner calls them: three calls of a step become one launch.
+
+Within `execute_model`, `apply_staged_writes` only notes that it is due. Within `prepare_attn`, the
+gather waits for the slots, and then `prepare_step` does all three. Whatever else reads the source
+tables in between settles first: it has the apply, and a gather that waits, done. At the end of
+either method nothing waits. Outside of them every call is done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+import torch
+
+from bt_kernels.engines.plugin.counting import COUNTS
+from bt_kernels.engines.plugin.messages import describe, warn_once
+from bt_kernels.engines.vllm import BlockTables, SourceTable
+
+_Ids = Sequence[Sequence[int]]
+_Gather = tuple[torch.Tensor, int, torch.Tensor | None]
+
+
+class _Settling:
+    """An attribute whose reading settles what waits, since its reader may read tables with it."""
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name, self._kept = name, f"_{name}_"
+
+    def __get__(self, tables: Any, owner: type[Any]) -> Any:
+        if tables is None:
+            return self
+        if tables.waits:
+            tables.settle(self._name)
+        return getattr(tables, self._kept)
+
+    def __set__(self, tables: Any, value: Any) -> None:
+        setattr(tables, self._kept, value)
+
+
+class _SettlingTable(SourceTable):
+    """A source table; reading `gpu` settles what waits, also where the table was taken before."""
+
+    def __init__(self, table: torch.Tensor, tables: DeferringTables) -> None:
+        self._gpu, self._tables = table, ref(tables)
+
+    def belong_to(self, tables: DeferringTables) -> None:
+        """Settle these tables from now on."""
+        self._tables = ref(tables)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(gpu={self._gpu!r})"
+
+    @property
+    def gpu(self) -> torch.Tensor:
+        """The table, with all writes that were applied."""
+        tables = self._tables()
+        if tables is not None and _waits(tables):
+            tables.settle("block_tables[g].gpu")
+        return self._gpu
+
+    @gpu.setter
+    def gpu(self, table: torch.Tensor) -> None:
+        self._gpu = table
+
+    def apply_write(self) -> None:
+        """Write all staged ids, of this group and the others."""
+        tables = self._tables()
+        if tables is not None:
+            tables.apply_now()
+
+
+class DeferringTables(BlockTables):
+    """`BlockTables` for vLLM's runner; see the module, and `BlockTables` for the arguments.
+
+    After `take_over`, they use the tensors of an object of vLLM's class, which captured graphs and
+    other parts of the engine may know by address. If an operation of ours fails, this object
+    becomes one of vLLM's class, with all contents and staged writes, and does the operation anew.
+    """
+
+    waits = False
+    """Whether an apply or a gather waits."""
+
+    _in_step = _in_batch = _applies = False
+    _gather: _Gather | None = None
+    _theirs: Any = None
+
+    block_tables: Any = _Settling()
+    num_blocks: Any = _Settling()
+    block_table_ptrs: Any = _Settling()
+    input_block_tables: Any = _Settling()
+    input_block_table_ptrs: Any = _Settling()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.block_tables = [_SettlingTable(table.gpu, self) for table in self.block_tables]
+
+    def take_over(self, tables: Any, theirs: type[Any]) -> None:
+        """Use the tensors of tables of vLLM's class, and keep these for the case of a failure.
+
+        The contents of source tables and numbers of blocks must be those of this object.
+        """
+        for own, table in zip(self.block_tables, tables.block_tables, strict=True):
+            own.gpu = table.gpu
+        self.input_block_tables = tables.input_block_tables
+        self.slot_mappings = tables.slot_mappings
+        super().init_block_table_layout_tensors()
+        self.num_dirty_rows = tables._num_dirty_rows
+        self._theirs = tables, theirs
+
+    # Where apply and gather may wait
+
+    def begin_step(self) -> None:
+        """Let an apply wait from now on."""
+        self._in_step = True
+
+    def end_step(self) -> None:
+        """Let no apply wait any more."""
+        self._in_step = False
+        if self.waits:
+            self.settle("end of execute_model")
+
+    def begin_batch(self) -> None:
+        """Let a gather wait for the slots from now on."""
+        self._in_batch = True
+
+    def end_batch(self) -> None:
+        """Let no gather wait any more."""
+        self._in_batch = False
+        if self._gather is not None:
+            self.settle("end of prepare_attn")
+
+    def settle(self, reader: str) -> None:
+        """Do what waits, on behalf of a reader; if it fails, as vLLM's class."""
+        try:
+            self._settle(reader)
+        except Exception as error:
+            self._fail(reader, error)
+
+    def apply_now(self) -> None:
+        """Apply all that is staged, without waiting."""
+        self._call("apply_staged_writes", "apply_write")
+
+    def give_back(self) -> None:
+        """Become an object of vLLM's class, with the same contents, and do what waits."""
+        assert self._theirs is not None
+        tables, theirs = self._theirs
+        waits, gather = self._applies, self._gather
+        variant, dirty = self._variant, self.num_dirty_rows
+        tables.num_blocks.np[:] = variant.num_blocks
+        if hasattr(variant, "_staged"):
+            for group, row, start, ids in variant._staged.intervals():
+                tables.block_tables[group].stage_write(row, start, ids)
+        tables._num_dirty_rows = dirty
+        tables.redirect_writes_to_null_block = variant.redirect_writes_to_null_block
+        # Captured graphs have the addresses of our descriptors.
+        tables._bt_kernels_keeps = self.__dict__
+        become(self, theirs, tables.__dict__)
+        if waits:
+            self.apply_staged_writes()
+        else:
+            tables.num_blocks.copy_to_uva()
+        if gather is not None:
+            mapping, num_reqs_padded, computed = gather
+            self.gather_block_tables(mapping, num_reqs_padded, num_computed_tokens=computed)
+
+    # What the runner calls
+
+    def append_block_ids(self, req_index: int, new_block_ids: _Ids, overwrite: bool) -> None:
+        """Stage, once the apply of what was staged before is done."""
+        try:
+            if self.waits:
+                self._settle("append_block_ids")
+            self._variant.append_block_ids(req_index, new_block_ids, overwrite)
+        except Exception as error:
+            self._fail("append_block_ids", error)
+            self.append_block_ids(req_index, new_block_ids, overwrite)
+
+    def apply_staged_writes(self) -> None:
+        """Write the staged ids into the source tables, within `execute_model` later."""
+        COUNTS.steps += 1
+        if not self._in_step or self._applies:
+            self._call("apply_staged_writes", "apply_staged_writes")
+            return
+        COUNTS.deferred += 1
+        self._applies = self.waits = True
+
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        """Copy source rows into batch order, within `prepare_attn` later."""
+        if self._in_batch and out is None and self._gather is None:
+            self._gather = idx_mapping, num_reqs_padded, num_computed_tokens
+            self.waits = True
+            variant: Any = self._variant
+            views: tuple[torch.Tensor, ...] = variant._views_of_tables(num_reqs_padded)
+            return views
+        options = (out, out_ptrs, num_computed_tokens)
+        found: tuple[torch.Tensor, ...] = self._call(
+            *("gather_block_tables", "gather_block_tables"), idx_mapping, num_reqs_padded, *options
+        )
+        return found
+
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Turn positions into cache slots, together with the gather that waits for them."""
+        gather = self._gather
+        tokens = (query_start_loc, positions, num_tokens_padded)
+        if gather is None or out is not None or gather[0] is not idx_mapping:
+            found: torch.Tensor = self._call(
+                "compute_slot_mappings", "compute_slot_mappings", idx_mapping, *tokens, out
+            )
+            return found
+        try:
+            _, slots = self._variant.prepare_step(
+                *(idx_mapping, query_start_loc, positions, gather[1], num_tokens_padded),
+                num_computed_tokens=gather[2],
+            )
+        except Exception as error:
+            self._fail("prepare_step", error)
+            return self.compute_slot_mappings(idx_mapping, *tokens)
+        COUNTS.calls["prepare_step"] += 1
+        COUNTS.fused += self._applies
+        self._gather = None
+        self._applies = self.waits = False
+        return slots
+
+    def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
+        """Zero input rows, after a gather that waits."""
+        found: tuple[torch.Tensor, ...] = self._call(
+            "get_dummy_block_tables", "get_dummy_block_tables", num_reqs
+        )
+        return found
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
+        """Fill all slots with PAD."""
+        found: torch.Tensor = self._call(
+            "get_dummy_slot_mappings", "get_dummy_slot_mappings", num_tokens
+        )
+        return found
+
+    def init_block_table_layout_tensors(self) -> None:
+        """Update the addresses after tables were replaced, those of vLLM's class too."""
+        if self.waits:
+            self.settle("init_block_table_layout_tensors")
+            if not isinstance(self, DeferringTables):
+                self.init_block_table_layout_tensors()
+                return
+        super().init_block_table_layout_tensors()
+        if self._theirs is not None:
+            tables, _ = self._theirs
+            for own, table in zip(self.block_tables, tables.block_tables, strict=True):
+                table.gpu = own.gpu
+            tables.input_block_tables = self.input_block_tables
+            tables.slot_mappings = self.slot_mappings
+            tables.init_block_table_layout_tensors()
+
+    # What the runner does not call, and vLLM's class has not
+
+    def append_many(self, *args: Any, **kwargs: Any) -> None:
+        """Stage for many requests, as `BlockTables` does."""
+        self._only_ours("append_many", args, kwargs)
+
+    def gather_and_compute_slot_mappings(self, *args: Any, **kwargs: Any) -> Any:
+        """Gather and compute slots in one launch, as `BlockTables` does."""
+        return self._only_ours("gather_and_compute_slot_mappings", args, kwargs)
+
+    def prepare_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Do a whole step in one launch, as `BlockTables` does."""
+        return self._only_ours("prepare_step", args, kwargs)
+
+    def capture_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Capture a whole step, as `BlockTables` does."""
+        return self._only_ours("capture_step", args, kwargs)
+
+    def _only_ours(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.waits:
+            self._settle(name)
+        return getattr(self._variant, name)(*args, **kwargs)
+
+    def _call(self, name: str, reader: str, *args: Any) -> Any:
+        """Settle what waits, and call the variant; if either fails, call vLLM's class."""
+        try:
+            if self.waits:
+                self._settle(reader)
+            found = getattr(self._variant, name)(*args)
+        except Exception as error:
+            self._fail(name, error)
+            return getattr(self, name)(*args)
+        COUNTS.calls[name] += 1
+        return found
+
+    def _settle(self, reader: str) -> None:
+        """Do what waits; what fails still waits afterwards."""
+        COUNTS.settled[reader] += 1
+        if self._applies:
+            self._variant.apply_staged_writes()
+            COUNTS.calls["apply_staged_writes"] += 1
+            self._applies = False
+        if self._gather is not None:
+            mapping, num_reqs_padded, computed = self._gather
+            self._variant.gather_block_tables(mapping, num_reqs_padded, None, None, computed)
+            COUNTS.calls["gather_block_tables"] += 1
+            self._gather = None
+        self.waits = False
+
+    def _fail(self, name: str, error: Exception) -> None:
+        """Go on as an object of vLLM's class, with a warning.
+
+        Raises:
+            Exception: `error`, where there are no tables of vLLM's class: in shadow mode.
+        """
+        if self._theirs is None:
+            raise error
+        COUNTS.failures += 1
+        warn_once(
+            f"{name} failed ({describe(error)}). The engine goes on with its own block tables"
+        )
+        self.give_back()
+
+
+def become(tables: Any, kind: type[Any], state: dict[str, Any]) -> None:
+    """Turn an object into another one in place, since the engine has references to it."""
+    tables.__class__ = kind
+    tables.__dict__ = state
+
+
+def _waits(tables: Any) -> bool:
+    return getattr(tables, "waits", False)

@@ -1,0 +1,65 @@
+"""Loading the plugin into a process, and taking it out again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Any
+
+from bt_kernels.engines.plugin import hooks, messages, replacing, settings
+
+RELEASES = ("0.33.0",)
+"""Releases of vLLM whose class and runner the plugin knows."""
+
+
+def load() -> None:
+    """Put our block tables into vLLM, if `BT_KERNELS` is `on` or `shadow`; never raise.
+
+    vLLM calls it in every process, possibly more than once. Nothing is imported: the class is
+    replaced when vLLM imports its module, or now where it is imported already. Only releases in
+    `RELEASES` are touched; a warning names any other.
+    """
+    try:
+        mode = settings.mode()
+        if mode == settings.OFF or hooks.is_installed():
+            return
+        release = _release()
+        if release not in RELEASES:
+            messages.warn_once(
+                f"vLLM {release or 'of an unknown release'} is not supported; expected "
+                f"{' or '.join(RELEASES)}. The engine keeps its own block tables"
+            )
+            return
+        hooks.install(
+            {
+                replacing.BLOCK_TABLE: lambda module: replacing.replace_class(module, mode),
+                replacing.MODEL_RUNNER: replacing.wrap_runner,
+            }
+        )
+    except Exception as error:
+        messages.warn_once(
+            f"the plugin did not load ({messages.describe(error)}). The engine keeps its own block "
+            "tables"
+        )
+
+
+def remove() -> None:
+    """Restore vLLM as it was before `load`, in this process.
+
+    Tables that exist become objects of vLLM's class, with the same contents at the same addresses.
+    Call it between steps.
+    """
+    hooks.uninstall()
+    replacing.restore()
+    messages.forget()
+
+
+def _release() -> str | None:
+    """Return the public part of vLLM's version; `None` if it has none."""
+    version: Any = getattr(sys.modules.get("vllm"), "__version__", None)
+    if not isinstance(version, str):
+        try:
+            version = importlib.metadata.version("vllm")
+        except importlib.metadata.PackageNotFoundError:
+            return None
+    return str(version).partition("+")[0]

@@ -1,0 +1,169 @@
+"""The replacement of vLLM's class, and the wrappers around two methods of its model runner."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from weakref import WeakSet
+
+from bt_kernels.engines.plugin import settings
+from bt_kernels.engines.plugin.counting import COUNTS, print_at_exit
+from bt_kernels.engines.plugin.messages import describe, warn_once
+
+BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
+MODEL_RUNNER = "vllm.v1.worker.gpu.model_runner"
+
+_NAME = "BlockTables"
+_LIVE: WeakSet[Any] = WeakSet()
+
+
+class _Replacing(type):
+    """The type of the class that stands in vLLM's place: calling it builds tables of ours.
+
+    It derives from vLLM's class, so that class attributes and annotations stay as they are, and
+    subclasses of others are built as without the plugin.
+    """
+
+    theirs: type[Any]
+    mode: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "theirs" not in vars(cls):  # a subclass of others
+            return super().__call__(*args, **kwargs)
+        tables = cls.theirs(*args, **kwargs)
+        try:
+            return _ours(tables, cls.theirs, cls.mode, args, kwargs)
+        except Exception as error:
+            COUNTS.failures += 1
+            warn_once(f"tables were not built ({describe(error)}). The engine goes on with its own")
+            return tables
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (
+            "theirs" in vars(cls) and (isinstance(instance, cls.theirs) or instance in _LIVE)
+        )
+
+
+def _ours(
+    tables: Any, theirs: type[Any], mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the tables that the engine is given, built beside its own `tables`."""
+    if not tables.num_kv_cache_groups:
+        return tables  # nothing is ever launched
+    from bt_kernels.engines.plugin.deferring import DeferringTables
+    from bt_kernels.engines.plugin.shadowing import shadow
+
+    ours = DeferringTables(*args, **kwargs)
+    ours.warmup()  # here and not in a step, for time and for failures
+    if mode == settings.SHADOW:
+        shadow(tables, ours, settings.shadow_steps())
+        ours = tables
+    else:
+        ours.take_over(tables, theirs)
+    COUNTS.tables += 1
+    _LIVE.add(ours)
+    print_at_exit()
+    return ours
+
+
+def replace_class(module: ModuleType, mode: str) -> None:
+    """Replace the class in its module, and wherever it was imported by name.
+
+    Raises:
+        RuntimeError: when the module has another class than vLLM's own, such as another plugin's.
+    """
+    theirs = getattr(module, _NAME, None)
+    if isinstance(theirs, _Replacing):
+        return
+    if not isinstance(theirs, type) or theirs.__module__ != BLOCK_TABLE:
+        raise RuntimeError(f"{_NAME} is {theirs!r}; expected vLLM's own class. The engine keeps it")
+    names = {"__module__": BLOCK_TABLE, "__doc__": theirs.__doc__, "theirs": theirs, "mode": mode}
+    _put(theirs, _Replacing(_NAME, (theirs,), names))
+
+
+def wrap_runner(module: ModuleType) -> None:
+    """Wrap the two methods of the runner between which an apply waits.
+
+    Raises:
+        AttributeError: when the runner lacks one; then every call is a launch of its own.
+    """
+    runner = getattr(module, "GPUModelRunner", None)
+    for name in _WRAPPERS:
+        method = vars(runner).get(name) if isinstance(runner, type) else None
+        if method is None:
+            raise AttributeError(
+                f"GPUModelRunner.{name} is missing. Each call is a launch of its own"
+            )
+    for name, wrap in _WRAPPERS.items():
+        method = vars(runner)[name]
+        if not hasattr(method, "_bt_kernels_wraps"):
+            wrapped: Any = wrap(method)
+            wrapped._bt_kernels_wraps = method
+            setattr(runner, name, wrapped)
+
+
+def restore() -> None:
+    """Put vLLM's own class and methods back, and make tables that exist objects of that class."""
+    for tables in list(_LIVE):
+        give_back = getattr(type(tables), "give_back", None)
+        if give_back is not None:
+            give_back(tables)
+    for replacing in {
+        found
+        for module in list(sys.modules.values())
+        if isinstance(found := _class_in(module), _Replacing) and "theirs" in vars(found)
+    }:
+        _put(replacing, replacing.theirs)
+    runner = getattr(sys.modules.get(MODEL_RUNNER), "GPUModelRunner", None)
+    for name in _WRAPPERS:
+        method = vars(runner).get(name) if isinstance(runner, type) else None
+        # One that somebody wrapped again stays, and does nothing without tables of ours.
+        if method is not None and hasattr(method, "_bt_kernels_wraps"):
+            setattr(runner, name, method._bt_kernels_wraps)
+
+
+def _put(old: type[Any], new: type[Any]) -> None:
+    """Replace a class in all modules that have it under its name."""
+    for module in list(sys.modules.values()):
+        if _class_in(module) is old:
+            setattr(module, _NAME, new)
+
+
+def _class_in(module: ModuleType) -> Any:
+    # Not `getattr`, since modules that load lazily would be loaded.
+    return getattr(module, "__dict__", {}).get(_NAME)
+
+
+def _execute_model(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `execute_model`: within it, an apply may wait; what still waits at its end is done."""
+    return _around(method, "begin_step", "end_step")
+
+
+def _prepare_attn(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `prepare_attn`: within it, a gather waits for the slots."""
+    return _around(method, "begin_batch", "end_batch")
+
+
+def _around(method: Callable[..., Any], begin: str, end: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapped(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        tables = getattr(runner, "block_tables", None)
+        begins = getattr(type(tables), begin, None)
+        if begins is None:
+            return method(runner, *args, **kwargs)
+        begins(tables)
+        try:
+            return method(runner, *args, **kwargs)
+        finally:
+            # They may be vLLM's by now.
+            ends = getattr(type(tables), end, None)
+            if ends is not None:
+                ends(tables)
+
+    return wrapped
+
+
+_WRAPPERS = {"execute_model": _execute_model, "prepare_attn": _prepare_attn}

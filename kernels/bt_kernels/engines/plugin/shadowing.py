@@ -1,0 +1,290 @@
+"""Shadow mode: both classes do the same calls, and whole buffers are compared after each.
+
+The engine has vLLM's tables, so results are vLLM's whatever ours does. Before an operation ours is
+given what other kernels may have written into the buffers since. After the last step to compare,
+ours takes over the same tensors, and the engine's object becomes ours. At the first difference, or
+failure of ours, the engine's object becomes an ordinary one of vLLM's class again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bt_kernels.engines.plugin.counting import COUNTS
+from bt_kernels.engines.plugin.deferring import DeferringTables, become
+from bt_kernels.engines.plugin.messages import LOGGER, describe, warn_once
+
+_Pair = tuple[str, torch.Tensor, torch.Tensor]
+
+
+if TYPE_CHECKING:
+
+    class _Base:
+        """What vLLM's class has."""
+
+        _shadow: _Shadow
+        redirect_writes_to_null_block: bool
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _Base = object
+
+
+class _DifferenceError(Exception):
+    """A buffer of ours differs from vLLM's; the message says where."""
+
+
+class _Shadowed(_Base):
+    """Calls of vLLM's class, each made on ours as well; to be combined with that class."""
+
+    def begin_step(self) -> None:
+        self._shadow.ours.begin_step()
+
+    def end_step(self) -> None:
+        self._shadow.run(self, "execute_model", DeferringTables.end_step)
+
+    def begin_batch(self) -> None:
+        self._shadow.ours.begin_batch()
+
+    def end_batch(self) -> None:
+        self._shadow.run(self, "prepare_attn", DeferringTables.end_batch)
+
+    def give_back(self) -> None:
+        self._shadow.stop(self)
+
+    def append_block_ids(self, *args: Any, **kwargs: Any) -> None:
+        super().append_block_ids(*args, **kwargs)
+        redirect = self.redirect_writes_to_null_block
+
+        def append(ours: DeferringTables) -> None:
+            ours.redirect_writes_to_null_block = redirect
+            ours.append_block_ids(*args, **kwargs)
+
+        self._shadow.run(self, "append_block_ids", append, compares=False)
+
+    def apply_staged_writes(self) -> None:
+        shadow = self._shadow
+        if shadow.steps_left == 0:
+            shadow.finish(self)
+            self.apply_staged_writes()
+            return
+        shadow.steps_left -= 1
+        shadow.prepare(self, _sources)
+        super().apply_staged_writes()
+        shadow.run(self, "apply_staged_writes", DeferringTables.apply_staged_writes)
+        COUNTS.compared += 1
+
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> Any:
+        shadow = self._shadow
+        own = None if out is None else tuple(table.clone() for table in out)
+        if out is None:
+            shadow.prepare(self, _inputs)
+        found = super().gather_block_tables(
+            idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
+        )
+        shadow.run(
+            self,
+            "gather_block_tables",
+            lambda ours: ours.gather_block_tables(
+                idx_mapping, num_reqs_padded, own, None, num_computed_tokens
+            ),
+            [
+                (f"out[{group}]", mine, table)
+                for group, (mine, table) in enumerate(zip(own or (), out or (), strict=True))
+            ],
+        )
+        return found
+
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> Any:
+        shadow = self._shadow
+        own = None if out is None else out.clone()
+        if out is None:
+            shadow.prepare(self, _slots)
+        tokens = (query_start_loc, positions, num_tokens_padded)
+        found = super().compute_slot_mappings(idx_mapping, *tokens, out)
+        shadow.run(
+            self,
+            "compute_slot_mappings",
+            lambda ours: ours.compute_slot_mappings(idx_mapping, *tokens, own),
+            [] if own is None or out is None else [("out", own, out)],
+        )
+        return found
+
+    def get_dummy_block_tables(self, num_reqs: int) -> Any:
+        self._shadow.prepare(self, _inputs)
+        found = super().get_dummy_block_tables(num_reqs)
+        self._shadow.run(
+            self, "get_dummy_block_tables", lambda ours: ours.get_dummy_block_tables(num_reqs)
+        )
+        return found
+
+    def get_dummy_slot_mappings(self, num_tokens: int) -> Any:
+        found = super().get_dummy_slot_mappings(num_tokens)
+        self._shadow.run(
+            self, "get_dummy_slot_mappings", lambda ours: ours.get_dummy_slot_mappings(num_tokens)
+        )
+        return found
+
+    def init_block_table_layout_tensors(self) -> None:
+        super().init_block_table_layout_tensors()
+        for pairs in (_sources, _inputs, _slots):
+            self._shadow.prepare(self, pairs)
+
+
+class _Shadow:
+    """Ours beside tables of vLLM's class, and the comparison.
+
+    Args:
+        ours: tables of ours with the same layout, and tensors of their own.
+        theirs: vLLM's class.
+        steps: how many steps are compared, 1 or more.
+    """
+
+    def __init__(self, ours: DeferringTables, theirs: type[Any], steps: int) -> None:
+        self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
+
+    def prepare(self, tables: Any, pairs: Callable[[Any, Any], Iterable[_Pair]]) -> None:
+        """Copy contents of vLLM's buffers into ours."""
+        if _is_capturing() or (pairs is _sources and self.ours.waits):
+            return  # writes that ours has not applied yet are in vLLM's, and must not be in ours
+        with torch.inference_mode():
+            for _, own, table in pairs(self.ours, tables):
+                own.copy_(table)
+        if pairs is _inputs:
+            self.ours.num_dirty_rows = tables._num_dirty_rows
+
+    def run(
+        self,
+        tables: Any,
+        name: str,
+        call: Callable[[DeferringTables], object],
+        outputs: Sequence[_Pair] = (),
+        *,
+        compares: bool = True,
+    ) -> None:
+        """Make a call on ours, and compare if nothing waits; stop at a difference or failure."""
+        if _is_capturing():
+            return  # nothing runs, and ours must leave nothing in the graph
+        try:
+            call(self.ours)
+            if compares and not self.ours.waits:
+                self._compare(tables, outputs)
+        except _DifferenceError as difference:
+            COUNTS.differences += 1
+            step = self.steps - self.steps_left
+            warn_once(
+                f"a difference in shadow mode, in step {step}, after {name}: {difference}. The "
+                "engine goes on with its own block tables, and has used no result of ours"
+            )
+            self.stop(tables)
+        except Exception as error:
+            COUNTS.failures += 1
+            warn_once(
+                f"{name} failed in shadow mode ({describe(error)}). The engine goes on with its "
+                "own block tables, and has used no result of ours"
+            )
+            self.stop(tables)
+
+    def stop(self, tables: Any) -> None:
+        """Make the engine's tables ordinary ones of vLLM's class for good."""
+        del tables._shadow
+        tables.__class__ = self.theirs
+
+    def finish(self, tables: Any) -> None:
+        """Make the engine's tables ours, with the same tensors; nothing may wait."""
+        ours = self.ours
+        try:
+            spare = object.__new__(self.theirs)
+            spare.__dict__ = tables.__dict__
+            del tables._shadow
+            ours.take_over(spare, self.theirs)
+        except Exception as error:
+            COUNTS.failures += 1
+            warn_once(f"{describe(error)}. The engine goes on with its own block tables")
+            tables.__class__ = self.theirs
+            return
+        become(tables, DeferringTables, ours.__dict__)
+        for table in ours.block_tables:
+            table.belong_to(tables)
+        LOGGER.info(
+            "bt_kernels: %s steps were compared without a difference; ours goes on alone",
+            f"{self.steps:,}",
+        )
+
+    def _compare(self, tables: Any, outputs: Sequence[_Pair]) -> None:
+        """Compare all buffers.
+
+        Raises:
+            _DifferenceError: with the first place that differs.
+        """
+        if (self.ours._variant.num_blocks != tables.num_blocks.np).any():
+            raise _DifferenceError("numbers of blocks on the host differ")
+        counts = self.ours._variant.num_blocks_on_device
+        for name, own, table in (
+            *_sources(self.ours, tables),
+            *_inputs(self.ours, tables),
+            *_slots(self.ours, tables),
+            ("num_blocks", counts, tables.num_blocks.gpu),
+            *outputs,
+        ):
+            if not torch.equal(own, table):
+                place = (own != table).nonzero()[0].tolist()
+                found, expected = own[tuple(place)].item(), table[tuple(place)].item()
+                raise _DifferenceError(
+                    f"{name}{place} is {found} in ours, and {expected} in vLLM's"
+                )
+
+
+def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
+    """Let ours do all calls on tables of vLLM's class as well, for so many steps.
+
+    Args:
+        tables: tables of vLLM's class that nothing was done with.
+        ours: tables of ours with the same layout.
+        steps: calls of `apply_staged_writes`, 1 or more.
+    """
+    theirs = type(tables)
+    tables._shadow = _Shadow(ours, theirs, steps)
+    # What neither class writes is the same in both from the beginning.
+    for pairs in (_sources, _inputs, _slots):
+        tables._shadow.prepare(tables, pairs)
+    tables.__class__ = type(theirs.__name__, (_Shadowed, theirs), {"__module__": theirs.__module__})
+
+
+# From the variant, since reading them from ours would settle what waits.
+
+
+def _sources(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+    pairs = zip(ours._variant.block_tables, tables.block_tables, strict=True)
+    return [(f"block_tables[{g}].gpu", own, table.gpu) for g, (own, table) in enumerate(pairs)]
+
+
+def _inputs(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+    pairs = zip(ours._variant.input_block_tables, tables.input_block_tables, strict=True)
+    return [(f"input_block_tables[{g}]", own, table) for g, (own, table) in enumerate(pairs)]
+
+
+def _slots(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+    return [("slot_mappings", ours._variant.slot_mappings, tables.slot_mappings)]
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
