@@ -109,6 +109,11 @@ class DeferringTables(BlockTables):
         self.num_dirty_rows = tables._num_dirty_rows
         self._theirs = tables, theirs
 
+    @property
+    def gather_waits(self) -> bool:
+        """Return whether a gather waits."""
+        return self._gather is not None
+
     # Where apply and gather may wait
 
     def begin_step(self) -> None:
@@ -160,7 +165,7 @@ class DeferringTables(BlockTables):
         if waits:
             self.apply_staged_writes()
         else:
-            tables.num_blocks.copy_to_uva()
+            tables.num_blocks.gpu = variant.num_blocks_on_device  # without what is only staged
         if gather is not None:
             mapping, num_reqs_padded, computed = gather
             self.gather_block_tables(mapping, num_reqs_padded, num_computed_tokens=computed)

@@ -8,7 +8,7 @@ failure of ours, the engine's object becomes an ordinary one of vLLM's class aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
         _shadow: _Shadow
         redirect_writes_to_null_block: bool
 
-        def __getattr__(self, name: str) -> Any: ...
+        def append_block_ids(self, *args: Any, **kwargs: Any) -> None: ...
+        def apply_staged_writes(self) -> None: ...
+        def gather_block_tables(self, *args: Any, **kwargs: Any) -> Any: ...
+        def compute_slot_mappings(self, *args: Any, **kwargs: Any) -> Any: ...
+        def get_dummy_block_tables(self, num_reqs: int) -> Any: ...
+        def get_dummy_slot_mappings(self, num_tokens: int) -> Any: ...
+        def init_block_table_layout_tensors(self) -> None: ...
 
 else:
     _Base = object
@@ -45,12 +51,14 @@ class _Shadowed(_Base):
         self._shadow.ours.begin_step()
 
     def end_step(self) -> None:
+        self._shadow.prepare(self)
         self._shadow.run(self, "execute_model", DeferringTables.end_step)
 
     def begin_batch(self) -> None:
         self._shadow.ours.begin_batch()
 
     def end_batch(self) -> None:
+        self._shadow.prepare(self)
         self._shadow.run(self, "prepare_attn", DeferringTables.end_batch)
 
     def give_back(self) -> None:
@@ -73,7 +81,7 @@ class _Shadowed(_Base):
             self.apply_staged_writes()
             return
         shadow.steps_left -= 1
-        shadow.prepare(self, _sources)
+        shadow.prepare(self, sources=True)
         super().apply_staged_writes()
         shadow.run(self, "apply_staged_writes", DeferringTables.apply_staged_writes)
         COUNTS.compared += 1
@@ -88,8 +96,7 @@ class _Shadowed(_Base):
     ) -> Any:
         shadow = self._shadow
         own = None if out is None else tuple(table.clone() for table in out)
-        if out is None:
-            shadow.prepare(self, _inputs)
+        shadow.prepare(self)
         found = super().gather_block_tables(
             idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
         )
@@ -116,8 +123,7 @@ class _Shadowed(_Base):
     ) -> Any:
         shadow = self._shadow
         own = None if out is None else out.clone()
-        if out is None:
-            shadow.prepare(self, _slots)
+        shadow.prepare(self)
         tokens = (query_start_loc, positions, num_tokens_padded)
         found = super().compute_slot_mappings(idx_mapping, *tokens, out)
         shadow.run(
@@ -129,7 +135,7 @@ class _Shadowed(_Base):
         return found
 
     def get_dummy_block_tables(self, num_reqs: int) -> Any:
-        self._shadow.prepare(self, _inputs)
+        self._shadow.prepare(self)
         found = super().get_dummy_block_tables(num_reqs)
         self._shadow.run(
             self, "get_dummy_block_tables", lambda ours: ours.get_dummy_block_tables(num_reqs)
@@ -137,6 +143,7 @@ class _Shadowed(_Base):
         return found
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> Any:
+        self._shadow.prepare(self)
         found = super().get_dummy_slot_mappings(num_tokens)
         self._shadow.run(
             self, "get_dummy_slot_mappings", lambda ours: ours.get_dummy_slot_mappings(num_tokens)
@@ -145,8 +152,7 @@ class _Shadowed(_Base):
 
     def init_block_table_layout_tensors(self) -> None:
         super().init_block_table_layout_tensors()
-        for pairs in (_sources, _inputs, _slots):
-            self._shadow.prepare(self, pairs)
+        self._shadow.prepare(self, sources=True)
 
 
 class _Shadow:
@@ -161,15 +167,23 @@ class _Shadow:
     def __init__(self, ours: DeferringTables, theirs: type[Any], steps: int) -> None:
         self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
 
-    def prepare(self, tables: Any, pairs: Callable[[Any, Any], Iterable[_Pair]]) -> None:
-        """Copy contents of vLLM's buffers into ours."""
-        if _is_capturing() or (pairs is _sources and self.ours.waits):
-            return  # writes that ours has not applied yet are in vLLM's, and must not be in ours
+    def prepare(self, tables: Any, *, sources: bool = False) -> None:
+        """Copy into ours what other kernels may have written into vLLM's buffers.
+
+        A buffer is left alone if vLLM's class has written into it and ours has not yet.
+        """
+        ours = self.ours
+        if _is_capturing():
+            return
+        pairs = _slots(ours, tables)
+        if not ours.gather_waits:
+            pairs += _inputs(ours, tables)
+            ours.num_dirty_rows = tables._num_dirty_rows
+        if sources and not ours.waits:
+            pairs += _sources(ours, tables)
         with torch.inference_mode():
-            for _, own, table in pairs(self.ours, tables):
+            for _, own, table in pairs:
                 own.copy_(table)
-        if pairs is _inputs:
-            self.ours.num_dirty_rows = tables._num_dirty_rows
 
     def run(
         self,
@@ -264,25 +278,24 @@ def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
     theirs = type(tables)
     tables._shadow = _Shadow(ours, theirs, steps)
     # What neither class writes is the same in both from the beginning.
-    for pairs in (_sources, _inputs, _slots):
-        tables._shadow.prepare(tables, pairs)
+    tables._shadow.prepare(tables, sources=True)
     tables.__class__ = type(theirs.__name__, (_Shadowed, theirs), {"__module__": theirs.__module__})
 
 
 # From the variant, since reading them from ours would settle what waits.
 
 
-def _sources(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+def _sources(ours: DeferringTables, tables: Any) -> list[_Pair]:
     pairs = zip(ours._variant.block_tables, tables.block_tables, strict=True)
     return [(f"block_tables[{g}].gpu", own, table.gpu) for g, (own, table) in enumerate(pairs)]
 
 
-def _inputs(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+def _inputs(ours: DeferringTables, tables: Any) -> list[_Pair]:
     pairs = zip(ours._variant.input_block_tables, tables.input_block_tables, strict=True)
     return [(f"input_block_tables[{g}]", own, table) for g, (own, table) in enumerate(pairs)]
 
 
-def _slots(ours: DeferringTables, tables: Any) -> Iterable[_Pair]:
+def _slots(ours: DeferringTables, tables: Any) -> list[_Pair]:
     return [("slot_mappings", ours._variant.slot_mappings, tables.slot_mappings)]
 
 

@@ -1,0 +1,358 @@
+"""A runner with the plugin and one without make the same steps: whole buffers are equal each time.
+
+Of the package `vllm` there is a stand-in, and, where BT_BENCH_VLLM_SOURCE names an unpacked wheel,
+vLLM's own class with the text of its runner's methods.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
+from support.vllm_runner import RELEASE, Step, imported_from, write_package
+
+from bt_kernels.engines import plugin
+from bt_kernels.engines.plugin import counting
+from bt_kernels.engines.plugin.deferring import DeferringTables
+
+FOLDERS = [Path(folder) for folder in os.environ["TEST_VLLM_SOURCE"].split(os.pathsep) if folder]
+WHEELS = [folder for folder in FOLDERS if (folder / f"vllm-{RELEASE}.dist-info").is_dir()]
+KINDS = {"step": 0.7, "no tokens": 0.1, "no rank has tokens": 0.06, "dummy": 0.08, "pcp": 0.06}
+
+
+@pytest.fixture(params=["stand-in", "vLLM's"])
+def vllm(request, tmp_path, device):
+    """Function that imports modules of the package, by the last part of their names."""
+    if request.param == "stand-in":
+        root = write_package(tmp_path)
+    elif WHEELS:
+        root = write_package(tmp_path, WHEELS[0])
+    else:
+        pytest.skip(f"needs an unpacked wheel of vLLM {RELEASE}: BT_BENCH_VLLM_SOURCE=DIR")
+    with imported_from(root) as module:
+        yield module
+        plugin.remove()
+        counting.reset()
+
+
+def runners(vllm, layout, mode, monkeypatch, steps=None):
+    """A runner with the plugin, and one whose tables are vLLM's."""
+    monkeypatch.setenv("BT_KERNELS", mode)
+    if steps is not None:
+        monkeypatch.setenv("BT_KERNELS_SHADOW_STEPS", str(steps))
+    plugin.load()
+    runner = vllm("model_runner").GPUModelRunner
+    return runner(layout), runner(layout, runner.tables_class.theirs)
+
+
+def drawn(seed, name=None):
+    """A layout with windows and more, and the scheduler of its steps."""
+    rng = np.random.default_rng((55, seed))
+    layouts = [layout for layout in LAYOUTS if layout != NO_GROUPS]
+    found = layout_of(rng, name or layouts[seed % len(layouts)], INTERPRETED, Counter())
+    return found.layout, Scheduler(rng, found, Counter()), rng
+
+
+@torch.inference_mode()
+def drafts(tables, batch):
+    """As speculators do after a step: a gather whose result is not used, and slots of their own."""
+    mapping = torch.tensor(batch.rows)
+    starts = torch.arange(len(batch.rows) + 1, dtype=torch.int32)
+    at = torch.tensor(batch.starts)
+    out = torch.full((len(tables.block_sizes), len(at) + 9), -5)
+    tables.gather_block_tables(mapping, batch.num_reqs_padded)
+    slots = tables.compute_slot_mappings(mapping, starts, at, len(at), out=out)
+    return [slots.clone(), out, tables.compute_slot_mappings(mapping, starts, at, len(at)).clone()]
+
+
+def same(found, expected):
+    if isinstance(found, torch.Tensor):
+        return torch.equal(found, expected)
+    if isinstance(found, (list, tuple)):
+        return len(found) == len(expected) and all(map(same, found, expected))
+    return found == expected
+
+
+def play(both, scheduler, rng, num_steps, kinds=KINDS, **readers):
+    names, chances = list(kinds), np.array(list(kinds.values()))
+    for number in range(num_steps):
+        batch = scheduler.schedule()
+        kind = str(rng.choice(names, p=chances / chances.sum()))
+        redirects = kind == "step" and rng.random() < 0.05
+        results = []
+        for runner in both:
+            runner.block_tables.redirect_writes_to_null_block = redirects
+            results.append(runner.play(Step(batch, kind, **readers)))
+            if kind == "step" and number % 3 == 0:
+                results[-1] += [*drafts(runner.block_tables, batch), *runner.buffers()]
+        assert same(*results), (number, kind)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_deferred_steps_are_the_same(vllm, monkeypatch, seed):
+    layout, scheduler, rng = drawn(seed)
+    ours, theirs = runners(vllm, layout, "on", monkeypatch)
+    assert type(ours.block_tables) is DeferringTables
+    play((ours, theirs), scheduler, rng, 40)
+    counts = plugin.counters()
+    assert counts["failures"] == 0
+    assert counts["steps"] == counts["deferred"] > counts["fused"] > 10
+    assert counts["steps"] == counts["fused"] + sum(
+        counts["settled"].get(name, 0) for name in ("end of execute_model", "gather_block_tables")
+    )
+    # The other steps return early, or are of context parallelism.
+    assert counts["calls"]["prepare_step"] == counts["fused"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 34))
+def test_many_deferred_steps_are_the_same(vllm, monkeypatch, seed):
+    layout, scheduler, rng = drawn(seed)
+    play(runners(vllm, layout, "on", monkeypatch), scheduler, rng, 100)
+    assert plugin.counters()["failures"] == 0
+
+
+def test_a_step_is_one_call(vllm, monkeypatch):
+    layout, scheduler, _ = drawn(0)
+    ours, _ = runners(vllm, layout, "on", monkeypatch)
+    for number in range(1, 5):
+        ours.play(Step(scheduler.schedule()))
+        counts = plugin.counters()
+        assert counts["calls"] == {"prepare_step": number}
+        assert counts["settled"] == {}
+
+
+def gathers(tables):
+    out = tuple(torch.full_like(table, -3) for table in tables.input_block_tables)
+    pointers = torch.tensor([table.data_ptr() for table in out], dtype=torch.uint64)
+    rows = torch.arange(len(out[0]))
+    return [view.clone() for view in tables.gather_block_tables(rows, len(rows), out, pointers)]
+
+
+def gathers_persistently(tables):
+    rows = torch.arange(len(tables.input_block_tables[0]))
+    return [view.clone() for view in tables.gather_block_tables(rows, len(rows))]
+
+
+def maps(tables):
+    rows = torch.arange(min(table.shape[0] for table in tables.input_block_tables))[:2]
+    starts = torch.arange(len(rows) + 1, dtype=torch.int32)
+    return tables.compute_slot_mappings(rows, starts, torch.zeros_like(rows), len(rows)).clone()
+
+
+def maps_elsewhere(tables):
+    rows = torch.zeros(1, dtype=torch.int64)
+    starts = torch.tensor([0, 1], dtype=torch.int32)
+    out = torch.full((len(tables.block_sizes), 7), -3)
+    return [tables.compute_slot_mappings(rows, starts, rows, 1, out=out), out]
+
+
+def replaces(tables):
+    for group, table in enumerate(tables.block_tables):
+        table.gpu = table.gpu.clone()
+        tables.input_block_tables[group] = tables.input_block_tables[group].clone()
+    tables.slot_mappings = tables.slot_mappings.clone()
+    tables.init_block_table_layout_tensors()
+    return [table.gpu.clone() for table in tables.block_tables]
+
+
+def appends(tables):
+    """Staged after the apply, so not in the tables before the next one."""
+    ids = tuple([9] for _ in tables.block_sizes)
+    tables.append_block_ids(0, ids, overwrite=True)
+    found = [tables.num_blocks.gpu.clone(), *(table.gpu.clone() for table in tables.block_tables)]
+    tables.apply_staged_writes()
+    return [*found, tables.num_blocks.gpu.clone()]
+
+
+READERS = {
+    "gather_block_tables": gathers,
+    "gather_block_tables, persistent": gathers_persistently,
+    "compute_slot_mappings": maps,
+    "compute_slot_mappings, out": maps_elsewhere,
+    "init_block_table_layout_tensors": replaces,
+    "append_block_ids": appends,
+    "block_tables": lambda tables: [table.gpu.clone() for table in tables.block_tables],
+    "num_blocks": lambda tables: tables.num_blocks.gpu.clone(),
+    "input_block_tables": lambda tables: [t.clone() for t in tables.input_block_tables],
+    "get_dummy_block_tables": lambda tables: [
+        view.clone() for view in tables.get_dummy_block_tables(1)
+    ],
+    "get_dummy_slot_mappings": lambda tables: tables.get_dummy_slot_mappings(1).clone(),
+    "apply_staged_writes": lambda tables: tables.apply_staged_writes(),
+    "apply_write": lambda tables: tables.block_tables[0].apply_write(),
+}
+
+
+@pytest.mark.parametrize("moment", ["after_apply", "between"])
+@pytest.mark.parametrize("name", READERS)
+def test_readers_at_the_worst_moment_see_what_they_should(vllm, monkeypatch, name, moment):
+    """Right after the apply that waits, and between a gather that waits and its slots."""
+    if (name, moment) == ("gather_block_tables, persistent", "between"):
+        pytest.skip("its rows would be those that the step returns")
+    layout, scheduler, rng = drawn(3)
+    both = runners(vllm, layout, "on", monkeypatch)
+    play(both, scheduler, rng, 6, {"step": 1}, **{moment: READERS[name]})
+    counts = plugin.counters()
+    assert counts["failures"] == 0
+    assert counts["settled"], counts
+
+
+def test_a_table_that_was_taken_before_settles(vllm, monkeypatch):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "on", monkeypatch)
+    held = {id(runner.block_tables): runner.block_tables.block_tables for runner in both}
+    play(
+        *(both, scheduler, rng, 6, {"step": 1}),
+        after_apply=lambda tables: [table.gpu.clone() for table in held[id(tables)]],
+    )
+    assert plugin.counters()["settled"]["block_tables[g].gpu"] == 6
+
+
+def test_what_an_exception_leaves_behind_is_settled(vllm, monkeypatch):
+    layout, scheduler, _ = drawn(2)
+    both = runners(vllm, layout, "on", monkeypatch)
+
+    def fail(_):
+        raise KeyError("of the engine")
+
+    batch = scheduler.schedule()
+    for runner in both:
+        with pytest.raises(KeyError, match="of the engine"):
+            runner.play(Step(batch, between=fail))
+    assert same(both[0].buffers(), both[1].buffers())
+
+
+def test_outside_of_execute_model_nothing_waits(vllm, monkeypatch):
+    layout, _, _ = drawn(1)
+    ours, _ = runners(vllm, layout, "on", monkeypatch)
+    ours.block_tables.append_block_ids(0, tuple([3] for _ in layout.widths), overwrite=True)
+    ours.block_tables.apply_staged_writes()
+    assert not ours.block_tables.waits
+    assert plugin.counters()["deferred"] == 0
+
+
+@pytest.mark.parametrize(
+    "operation", ["prepare_step", "apply_staged_writes", "compute_slot_mappings"]
+)
+def test_after_a_failure_vllms_class_goes_on(vllm, monkeypatch, caplog, operation):
+    layout, scheduler, rng = drawn(2)
+    both = runners(vllm, layout, "on", monkeypatch)
+    play(both, scheduler, rng, 10)
+    tables = both[0].block_tables
+    addresses = [table.data_ptr() for table in tables.input_block_tables]
+
+    def fail(*_, **__):
+        raise ValueError("planted")
+
+    monkeypatch.setattr(tables._variant, operation, fail)
+    with caplog.at_level(logging.WARNING):
+        play(both, scheduler, rng, 30)
+    assert type(tables) is type(both[1].block_tables)
+    assert [table.data_ptr() for table in tables.input_block_tables] == addresses
+    (record,) = caplog.records
+    assert "planted" in record.message
+    assert "The engine goes on with its own" in record.message
+    assert plugin.counters()["failures"] == 1
+
+
+def test_an_invalid_call_raises_as_in_vllm(vllm, monkeypatch):
+    layout, _, _ = drawn(2)
+    for runner in runners(vllm, layout, "on", monkeypatch):
+        with pytest.raises(RuntimeError):
+            runner.block_tables.append_block_ids(
+                0, tuple([1] * (width + 1) for width in layout.widths), overwrite=True
+            )
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_shadow_mode_finds_no_difference_and_ends(vllm, monkeypatch, seed):
+    layout, scheduler, rng = drawn(seed)
+    both = runners(vllm, layout, "shadow", monkeypatch, steps=12)
+    tables = both[0].block_tables
+    addresses = [table.data_ptr() for table in tables.input_block_tables]
+    play(both, scheduler, rng, 40)
+    assert type(tables) is DeferringTables
+    assert [table.data_ptr() for table in tables.input_block_tables] == addresses
+    counts = plugin.counters()
+    assert (counts["compared"], counts["differences"], counts["failures"]) == (12, 0, 0)
+    assert counts["fused"] > 12
+
+
+def test_shadow_mode_bears_foreign_writes(vllm, monkeypatch):
+    """Other kernels write into input tables and slots, and both classes keep some of it."""
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "shadow", monkeypatch, steps=20)
+
+    def write(tables):
+        tables.input_block_tables[0][:, :1] = 77
+        tables.slot_mappings[:, -1:] = 5
+
+    play(both, scheduler, rng, 20, after_apply=write)
+    assert plugin.counters()["differences"] == 0
+
+
+@pytest.mark.parametrize("buffer", ["slots", "inputs", "source"])
+def test_shadow_mode_finds_a_planted_bit_and_results_stay_right(vllm, monkeypatch, caplog, buffer):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "shadow", monkeypatch, steps=1000)
+    play(both, scheduler, rng, 5, {"step": 1})
+    tables = both[0].block_tables
+    variant = tables._shadow.ours._variant
+    correct = variant.prepare_step
+
+    def wrong(*args, **kwargs):
+        found = correct(*args, **kwargs)
+        target = {
+            "slots": variant.slot_mappings,
+            "inputs": variant.input_block_tables[0],
+            "source": variant.block_tables[0],
+        }[buffer]
+        target[-1, 1] ^= 4
+        return found
+
+    monkeypatch.setattr(variant, "prepare_step", wrong)
+    with caplog.at_level(logging.WARNING):
+        play(both, scheduler, rng, 20)
+    (record,) = caplog.records
+    name = {"slots": "slot_mappings", "inputs": "input_block_tables[0]"}.get(buffer, ".gpu")
+    assert name in record.message
+    assert "in step 6" in record.message
+    assert type(tables) is type(both[1].block_tables)
+    assert plugin.counters()["differences"] == 1
+
+
+def test_a_failure_in_shadow_mode_leaves_vllms_class(vllm, monkeypatch, caplog):
+    layout, scheduler, rng = drawn(0)
+    both = runners(vllm, layout, "shadow", monkeypatch)
+    tables = both[0].block_tables
+    monkeypatch.setattr(tables._shadow.ours._variant, "prepare_step", None)
+    with caplog.at_level(logging.WARNING):
+        play(both, scheduler, rng, 10)
+    assert type(tables) is type(both[1].block_tables)
+    assert "failed in shadow mode" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_taken_out_in_the_middle_vllms_class_goes_on(vllm, monkeypatch, mode):
+    layout, scheduler, rng = drawn(3)
+    both = runners(vllm, layout, mode, monkeypatch)
+    play(both, scheduler, rng, 10)
+    for runner in both:  # staged, and not applied
+        runner.block_tables.append_block_ids(0, tuple([5] for _ in layout.widths), overwrite=True)
+    plugin.remove()
+    assert type(both[0].block_tables) is type(both[1].block_tables)
+    play(both, scheduler, rng, 10)
+    assert plugin.counters()["failures"] == 0
+
+
+def test_tables_without_groups_are_vllms(vllm, monkeypatch):
+    layout, _, _ = drawn(0, NO_GROUPS)
+    ours, theirs = runners(vllm, layout, "on", monkeypatch)
+    assert type(ours.block_tables) is type(theirs.block_tables)
