@@ -152,7 +152,9 @@ from vllm.v1.worker.gpu.block_table import BlockTables
 
 
 class GPUModelRunner(Runner):
-    tables_class = BlockTables
+    @staticmethod
+    def tables_class():
+        return BlockTables
 
 """
 
@@ -296,7 +298,7 @@ class Step:
 class Runner:
     """The rest of a model runner: a stand-in, so far as the three methods use it."""
 
-    tables_class: type[Any]
+    tables_class: Callable[[], type[Any]]
     execute_model: Callable[..., Any]
     prepare_attn: Callable[..., Any]
 
@@ -308,7 +310,7 @@ class Runner:
     kv_cache_config = None
 
     def __init__(self, layout: Any, kind: type[Any] | None = None) -> None:
-        self.block_tables = (kind or self.tables_class)(
+        self.block_tables = (kind or self.tables_class())(
             block_sizes=list(layout.block_sizes),
             max_num_reqs=layout.max_num_reqs,
             max_num_batched_tokens=layout.max_num_batched_tokens,

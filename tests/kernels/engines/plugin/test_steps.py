@@ -48,7 +48,7 @@ def runners(vllm, layout, mode, monkeypatch, steps=None):
         monkeypatch.setenv("BT_KERNELS_SHADOW_STEPS", str(steps))
     plugin.load()
     runner = vllm("model_runner").GPUModelRunner
-    return runner(layout), runner(layout, runner.tables_class.theirs)
+    return runner(layout), runner(layout, runner.tables_class().theirs)
 
 
 def drawn(seed, name=None):
@@ -94,7 +94,7 @@ def play(both, scheduler, rng, num_steps, kinds=KINDS, **readers):
         assert same(*results), (number, kind)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_deferred_steps_are_the_same(vllm, monkeypatch, seed):
     layout, scheduler, rng = drawn(seed)
     ours, theirs = runners(vllm, layout, "on", monkeypatch)
@@ -110,8 +110,9 @@ def test_deferred_steps_are_the_same(vllm, monkeypatch, seed):
     assert counts["calls"]["prepare_step"] == counts["fused"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 34))
+@pytest.mark.parametrize("seed", range(2, 34))
 def test_many_deferred_steps_are_the_same(vllm, monkeypatch, seed):
     layout, scheduler, rng = drawn(seed)
     play(runners(vllm, layout, "on", monkeypatch), scheduler, rng, 100)

@@ -1,0 +1,299 @@
+"""When the plugin acts, where, and how it is taken out again."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+from support.vllm_runner import imported_from, write_package
+
+from bt_kernels.engines import plugin
+from bt_kernels.engines.plugin import counting, loading, messages
+from bt_kernels.engines.plugin.deferring import DeferringTables
+from bt_kernels.layout import TableLayout
+
+KERNELS = Path(__file__).resolve().parents[4] / "kernels"
+TESTS = Path(__file__).resolve().parents[3]
+LAYOUT = TableLayout((16, 8), (3, 5), max_num_reqs=4, max_num_batched_tokens=32)
+
+
+@pytest.fixture
+def package(tmp_path, device):
+    """Function that imports modules of a stand-in `vllm` of a release."""
+    entered = []
+
+    def enter(release="0.33.0"):
+        entered.append(imported_from(write_package(tmp_path, release=release)))
+        return entered[-1].__enter__()
+
+    messages.forget()
+    yield enter
+    plugin.remove()
+    counting.reset()
+    for each in entered:
+        each.__exit__(None, None, None)
+
+
+def tables_of(module):
+    return module("model_runner").GPUModelRunner(LAYOUT).block_tables
+
+
+def is_vllms(tables):
+    return type(tables).__module__.startswith("vllm.") and not isinstance(tables, DeferringTables)
+
+
+def run(code, tmp_path, **environment):
+    """Run code in a new process, in which the stand-in `vllm` can be imported."""
+    write_package(tmp_path)
+    path = os.pathsep.join(map(str, (tmp_path, KERNELS, KERNELS.parent, TESTS)))
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def entry_point():
+    project = tomllib.loads((KERNELS / "pyproject.toml").read_text("utf-8"))["project"]
+    return project["entry-points"]["vllm.general_plugins"]["bt_kernels"]
+
+
+def test_the_entry_point_is_the_function():
+    module, _, name = entry_point().partition(":")
+    assert getattr(import_module(module), name) is plugin.load
+
+
+@pytest.mark.parametrize("mode", [None, "", "off"])
+def test_off_changes_nothing(package, monkeypatch, caplog, mode):
+    monkeypatch.delenv("BT_KERNELS", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("BT_KERNELS", mode)
+    module, finders = package(), list(sys.meta_path)
+    plugin.load()
+    assert sys.meta_path == finders
+    assert is_vllms(tables_of(module))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("value", ["On", "1", "yes"])
+def test_an_unknown_mode_is_off_with_one_warning(package, monkeypatch, caplog, value):
+    monkeypatch.setenv("BT_KERNELS", value)
+    module = package()
+    plugin.load()
+    plugin.load()
+    assert is_vllms(tables_of(module))
+    (record,) = caplog.records
+    assert f"BT_KERNELS={value!r} is unknown; expected on, shadow or off" in record.message
+
+
+@pytest.mark.parametrize("release", ["0.32.1", "0.33.1", "0.34.0.dev3", "dev"])
+def test_other_releases_are_refused_by_name(package, monkeypatch, caplog, release):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package(release)
+    plugin.load()
+    plugin.load()
+    assert is_vllms(tables_of(module))
+    (record,) = caplog.records
+    assert f"vLLM {release} is not supported; expected 0.33.0" in record.message
+
+
+@pytest.mark.parametrize("release", ["0.33.0", "0.33.0+cu129"])
+def test_builds_of_a_known_release_are_taken(package, monkeypatch, caplog, release):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package(release)
+    plugin.load()
+    assert type(tables_of(module)) is DeferringTables
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "many"])
+def test_a_bad_number_of_shadow_steps_is_the_default(package, monkeypatch, caplog, value):
+    monkeypatch.setenv("BT_KERNELS", "shadow")
+    monkeypatch.setenv("BT_KERNELS_SHADOW_STEPS", value)
+    module = package()
+    plugin.load()
+    assert tables_of(module)._shadow.steps == 1000
+    assert f"BT_KERNELS_SHADOW_STEPS={value!r}" in caplog.text
+
+
+@pytest.mark.parametrize("imported", [(), ("block_table",), ("block_table", "model_runner")])
+def test_it_may_be_loaded_before_or_after_modules(package, monkeypatch, imported):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    for name in imported:
+        module(name)
+    plugin.load()
+    tables = tables_of(module)
+    assert type(tables) is DeferringTables
+    assert isinstance(tables, module("block_table").BlockTables)
+    assert issubclass(module("block_table").BlockTables, object)
+    assert module("block_table").BlockTables | None  # as annotations have it
+    assert hasattr(module("model_runner").GPUModelRunner.execute_model, "_bt_kernels_wraps")
+
+
+def test_loaders_are_the_modules_own(package, monkeypatch):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+    found = module("block_table")
+    assert type(found.__loader__) is type(found.__spec__.loader) is type(loading.__loader__)
+    assert Path(found.__file__).read_text("utf-8") == found.__loader__.get_source(found.__name__)
+
+
+def test_loading_twice_changes_nothing_more(package, monkeypatch):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+    runner, tables = module("model_runner"), module("block_table")
+    before = runner.BlockTables, runner.GPUModelRunner.prepare_attn, list(sys.meta_path)
+    plugin.load()
+    assert before == (runner.BlockTables, runner.GPUModelRunner.prepare_attn, sys.meta_path)
+    assert tables.BlockTables is runner.BlockTables
+
+
+def test_taken_out_everything_is_as_it_was(package, monkeypatch):
+    module, finders = package(), list(sys.meta_path)
+    own = module("block_table").BlockTables
+    methods = dict(vars(module("model_runner").GPUModelRunner))
+    monkeypatch.setenv("BT_KERNELS", "on")
+    plugin.load()
+    tables = tables_of(module)
+    plugin.remove()
+    assert type(tables) is own
+    assert module("block_table").BlockTables is module("model_runner").BlockTables is own
+    for name in ("execute_model", "prepare_attn"):
+        assert vars(module("model_runner").GPUModelRunner)[name] is methods[name]
+    assert sys.meta_path == finders
+    plugin.remove()  # nothing is left to do
+    plugin.load()
+    assert module("block_table").BlockTables is not own
+
+
+def test_a_class_of_another_plugin_stays(package, monkeypatch, caplog):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    other = type("BlockTables", (), {"__module__": "another_plugin"})
+    module("block_table").BlockTables = other
+    plugin.load()
+    assert module("block_table").BlockTables is other
+    assert "another_plugin.BlockTables" in caplog.text
+
+
+def test_a_runner_without_the_methods_is_called_about(package, monkeypatch, caplog):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    del module("model_runner").GPUModelRunner.prepare_attn
+    plugin.load()
+    assert type(tables_of(module)) is DeferringTables
+    assert "GPUModelRunner.prepare_attn is missing" in caplog.text
+
+
+def test_subclasses_of_others_are_built_as_without(package, monkeypatch):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+    theirs = type("Theirs", (module("block_table").BlockTables,), {})
+    tables = theirs([16], 4, 32, [3], torch.device("cpu"))
+    assert type(tables) is theirs
+
+
+def test_tables_that_cannot_be_built_are_vllms(package, monkeypatch, caplog):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+
+    def fail(_):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(DeferringTables, "warmup", fail)
+    with caplog.at_level(logging.WARNING):
+        assert is_vllms(tables_of(module))
+    assert "tables were not built (RuntimeError: no compiler)" in caplog.text
+    assert plugin.counters()["failures"] == 1
+
+
+def test_invalid_arguments_raise_as_in_vllm(package, monkeypatch):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+    with pytest.raises(TypeError):
+        module("block_table").BlockTables(nonsense=1)
+
+
+HEAVY = """
+import sys
+names = ("torch", "triton", "numpy", "bt_kernels.engines.vllm")
+heavy = [name for name in names if name in sys.modules]
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("mode", ["off", "on", "shadow", "nonsense"])
+def test_a_front_end_loads_neither_torch_nor_triton(tmp_path, mode):
+    module, _, name = entry_point().partition(":")
+    code = f"import vllm\nfrom {module} import {name}\n{name}()\n{HEAVY}"
+    run(code, tmp_path, BT_KERNELS=mode)
+
+
+BUILD = """
+import vllm
+from bt_kernels.engines.plugin import load
+load()
+from bt_kernels import TableLayout
+from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+tables = GPUModelRunner(TableLayout((16,), (3,), 4, 32)).block_tables
+tables.append_block_ids(1, ([5],), True)
+tables.apply_staged_writes()
+"""
+
+
+@pytest.mark.parametrize("value", ["1", "0", ""])
+def test_counters_are_printed_at_exit(tmp_path, value):
+    done = run(BUILD, tmp_path, BT_KERNELS="on", BT_KERNELS_COUNTERS=value)
+    printed = done.stderr.count("bt_kernels counters: {'tables': 1, 'steps': 1, 'fused': 0")
+    assert printed == (value == "1"), done.stderr
+
+
+FORK = (
+    BUILD
+    + """
+import multiprocessing, os
+from bt_kernels.engines import counters
+
+def in_child():
+    assert (counters()["tables"], counters()["pid"]) == (0, os.getpid())
+    tables = GPUModelRunner(TableLayout((16,), (3,), 4, 32)).block_tables
+    assert type(tables).__name__ == "DeferringTables"
+
+child = multiprocessing.get_context("fork").Process(target=in_child)
+child.start()
+child.join()
+assert child.exitcode == 0
+assert counters()["tables"] == 1
+"""
+)
+
+
+def test_a_forked_process_has_the_plugin_and_counters_of_its_own(tmp_path):
+    done = run(FORK, tmp_path, BT_KERNELS="on", BT_KERNELS_COUNTERS="1")
+    assert done.stderr.count("bt_kernels counters: {'tables': 1") == 2, done.stderr
+
+
+def test_counters_are_copies(package, monkeypatch):
+    counters = plugin.counters()
+    counters["calls"]["x"] = 1
+    assert plugin.counters()["calls"] == {}
+    from bt_kernels.engines import counters as exported
+
+    assert exported is plugin.counters
+    assert exported()["pid"] == multiprocessing.current_process().pid
