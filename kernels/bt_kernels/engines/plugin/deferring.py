@@ -1,7 +1,7 @@
 """Our tables as vLLM's runner calls them: three calls of a step become one launch.
 
 Within `execute_model`, `apply_staged_writes` only notes that it is due. Within `prepare_attn`, the
-gather waits for the slots, and then `prepare_step` does all three. Whatever else reads the source
+gather waits for the slots, and then `prepare_step` does all three. Anything else that reads source
 tables in between settles first: it has the apply, and a gather that waits, done. At the end of
 either method nothing waits. Outside of them every call is done at once.
 """
@@ -23,7 +23,7 @@ _Gather = tuple[torch.Tensor, int, torch.Tensor | None]
 
 
 class _Settling:
-    """An attribute whose reading settles what waits, since its reader may read tables with it."""
+    """An attribute that settles the waiting work when it is read, since tables are read with it."""
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self._name, self._kept = name, f"_{name}_"
@@ -40,7 +40,7 @@ class _Settling:
 
 
 class _SettlingTable(SourceTable):
-    """A source table; reading `gpu` settles what waits, also where the table was taken before."""
+    """A source table; reading `gpu` settles the waiting work, also for tables taken before."""
 
     def __init__(self, table: torch.Tensor, tables: DeferringTables) -> None:
         self._gpu, self._tables = table, ref(tables)
@@ -99,7 +99,7 @@ class DeferringTables(BlockTables):
     def take_over(self, tables: Any, theirs: type[Any]) -> None:
         """Use the tensors of tables of vLLM's class, and keep these for the case of a failure.
 
-        The contents of source tables and numbers of blocks must be those of this object.
+        Source tables and numbers of blocks must have the same contents in both.
         """
         for own, table in zip(self.block_tables, tables.block_tables, strict=True):
             own.gpu = table.gpu
@@ -137,7 +137,7 @@ class DeferringTables(BlockTables):
             self.settle("end of prepare_attn")
 
     def settle(self, reader: str) -> None:
-        """Do what waits, on behalf of a reader; if it fails, as vLLM's class."""
+        """Do the waiting work for a reader; if that fails, let vLLM's class do it."""
         try:
             self._settle(reader)
         except Exception as error:
@@ -148,7 +148,7 @@ class DeferringTables(BlockTables):
         self._call("apply_staged_writes", "apply_write")
 
     def give_back(self) -> None:
-        """Become an object of vLLM's class, with the same contents, and do what waits."""
+        """Become an object of vLLM's class, with the same contents, and do the waiting work."""
         assert self._theirs is not None
         tables, theirs = self._theirs
         waits, gather = self._applies, self._gather
@@ -165,15 +165,15 @@ class DeferringTables(BlockTables):
         if waits:
             self.apply_staged_writes()
         else:
-            tables.num_blocks.gpu = variant.num_blocks_on_device  # without what is only staged
+            tables.num_blocks.gpu = variant.num_blocks_on_device  # without staged blocks
         if gather is not None:
             mapping, num_reqs_padded, computed = gather
             self.gather_block_tables(mapping, num_reqs_padded, num_computed_tokens=computed)
 
-    # What the runner calls
+    # Called by the runner
 
     def append_block_ids(self, req_index: int, new_block_ids: _Ids, overwrite: bool) -> None:
-        """Stage, once the apply of what was staged before is done."""
+        """Stage, after an apply that waits."""
         try:
             if self.waits:
                 self._settle("append_block_ids")
@@ -257,7 +257,7 @@ class DeferringTables(BlockTables):
         return found
 
     def init_block_table_layout_tensors(self) -> None:
-        """Update the addresses after tables were replaced, those of vLLM's class too."""
+        """Update the addresses after tables were replaced, here and in vLLM's object."""
         if self.waits:
             self.settle("init_block_table_layout_tensors")
             if not isinstance(self, DeferringTables):
@@ -272,7 +272,7 @@ class DeferringTables(BlockTables):
             tables.slot_mappings = self.slot_mappings
             tables.init_block_table_layout_tensors()
 
-    # What the runner does not call, and vLLM's class has not
+    # Not called by the runner, and missing in vLLM's class
 
     def append_many(self, *args: Any, **kwargs: Any) -> None:
         """Stage for many requests, as `BlockTables` does."""
@@ -296,7 +296,7 @@ class DeferringTables(BlockTables):
         return getattr(self._variant, name)(*args, **kwargs)
 
     def _call(self, name: str, reader: str, *args: Any) -> Any:
-        """Settle what waits, and call the variant; if either fails, call vLLM's class."""
+        """Settle, and call the variant; if either fails, call vLLM's class."""
         try:
             if self.waits:
                 self._settle(reader)
@@ -308,7 +308,7 @@ class DeferringTables(BlockTables):
         return found
 
     def _settle(self, reader: str) -> None:
-        """Do what waits; what fails still waits afterwards."""
+        """Do the waiting work; a part that fails still waits afterwards."""
         COUNTS.settled[reader] += 1
         if self._applies:
             self._variant.apply_staged_writes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from typing import Any
 
@@ -58,8 +57,10 @@ def _release() -> str | None:
     """Return the public part of vLLM's version; `None` if it has none."""
     version: Any = getattr(sys.modules.get("vllm"), "__version__", None)
     if not isinstance(version, str):
+        from importlib import metadata  # takes long, and is rarely needed
+
         try:
-            version = importlib.metadata.version("vllm")
-        except importlib.metadata.PackageNotFoundError:
+            version = metadata.version("vllm")
+        except metadata.PackageNotFoundError:
             return None
     return str(version).partition("+")[0]

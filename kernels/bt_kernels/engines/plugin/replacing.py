@@ -138,7 +138,7 @@ def _class_in(module: ModuleType) -> Any:
 
 
 def _execute_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `execute_model`: within it, an apply may wait; what still waits at its end is done."""
+    """Wrap `execute_model`: within it, an apply may wait, at most to its end."""
     return _around(method, "begin_step", "end_step")
 
 

@@ -1,7 +1,7 @@
 """Shadow mode: both classes do the same calls, and whole buffers are compared after each.
 
-The engine has vLLM's tables, so results are vLLM's whatever ours does. Before an operation ours is
-given what other kernels may have written into the buffers since. After the last step to compare,
+The engine has vLLM's tables, so all results are vLLM's. Before an operation, ours gets a copy of
+vLLM's buffers, into which other kernels may have written. After the last step to compare,
 ours takes over the same tensors, and the engine's object becomes ours. At the first difference, or
 failure of ours, the engine's object becomes an ordinary one of vLLM's class again.
 """
@@ -23,7 +23,7 @@ _Pair = tuple[str, torch.Tensor, torch.Tensor]
 if TYPE_CHECKING:
 
     class _Base:
-        """What vLLM's class has."""
+        """The methods of vLLM's class."""
 
         _shadow: _Shadow
         redirect_writes_to_null_block: bool
@@ -168,7 +168,7 @@ class _Shadow:
         self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
 
     def prepare(self, tables: Any, *, sources: bool = False) -> None:
-        """Copy into ours what other kernels may have written into vLLM's buffers.
+        """Copy vLLM's buffers into ours, since other kernels write into them.
 
         A buffer is left alone if vLLM's class has written into it and ours has not yet.
         """
@@ -277,12 +277,12 @@ def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
     """
     theirs = type(tables)
     tables._shadow = _Shadow(ours, theirs, steps)
-    # What neither class writes is the same in both from the beginning.
+    # Elements that neither class writes are the same in both from the beginning.
     tables._shadow.prepare(tables, sources=True)
     tables.__class__ = type(theirs.__name__, (_Shadowed, theirs), {"__module__": theirs.__module__})
 
 
-# From the variant, since reading them from ours would settle what waits.
+# From the variant, since reading them from ours would settle the waiting work.
 
 
 def _sources(ours: DeferringTables, tables: Any) -> list[_Pair]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,7 +17,7 @@ import torch
 from support.vllm_runner import imported_from, write_package
 
 from bt_kernels.engines import plugin
-from bt_kernels.engines.plugin import counting, loading, messages
+from bt_kernels.engines.plugin import counting, loading, messages, settings
 from bt_kernels.engines.plugin.deferring import DeferringTables
 from bt_kernels.layout import TableLayout
 
@@ -297,3 +298,18 @@ def test_counters_are_copies(package, monkeypatch):
 
     assert exported is plugin.counters
     assert exported()["pid"] == multiprocessing.current_process().pid
+
+
+def test_the_page_has_all_variables_and_counters():
+    page = (KERNELS.parent / "docs" / "vllm-plugin.md").read_text("utf-8")
+    variables = {settings.MODE, settings.SHADOW_STEPS, settings.COUNTERS}
+    assert set(re.findall(r"^\| `(BT_\w+)`", page, re.MULTILINE)) == variables
+    table = page[page.index("| counter | |") : page.index("A process that is killed")]
+    named = re.findall(
+        r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:] if row)
+    )
+    assert set(named) == set(plugin.counters())
+    assert f"default {settings.DEFAULT_SHADOW_STEPS}" in page
+    assert all(f"vLLM {release}" in page for release in loading.RELEASES)
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(code, {})

@@ -230,6 +230,35 @@ def test_what_an_exception_leaves_behind_is_settled(vllm, monkeypatch):
     assert same(both[0].buffers(), both[1].buffers())
 
 
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_tables_may_be_built_in_inference_mode(vllm, monkeypatch, mode):
+    """What waits at the end is done outside of it."""
+    layout, scheduler, rng = drawn(2)
+    with torch.inference_mode():
+        both = runners(vllm, layout, mode, monkeypatch, steps=5)
+    play(both, scheduler, rng, 20, {"step": 0.6, "no tokens": 0.4})
+    counts = plugin.counters()
+    assert (counts["failures"], counts["differences"]) == (0, 0)
+    assert counts["settled"]["end of execute_model"]
+
+
+def test_two_instances_do_not_disturb_each_other(vllm, monkeypatch, caplog):
+    """A target and a drafter; one of them falls back."""
+    pairs = []
+    for seed in (1, 2):
+        layout, scheduler, rng = drawn(seed)
+        pairs.append((runners(vllm, layout, "on", monkeypatch), scheduler, rng))
+    for number in range(8):
+        for both, scheduler, rng in pairs:
+            play(both, scheduler, rng, 2)
+        if number == 4:
+            monkeypatch.setattr(pairs[0][0][0].block_tables._variant, "prepare_step", None)
+    target, drafter = (both[0].block_tables for both, _, _ in pairs)
+    assert type(target) is not DeferringTables
+    assert type(drafter) is DeferringTables
+    assert plugin.counters()["failures"] == len(caplog.records) == 1
+
+
 def test_outside_of_execute_model_nothing_waits(vllm, monkeypatch):
     layout, _, _ = drawn(1)
     ours, _ = runners(vllm, layout, "on", monkeypatch)
