@@ -41,7 +41,7 @@ else:
 
 
 class _DifferenceError(Exception):
-    """A buffer of ours differs from vLLM's; the message says where."""
+    """A buffer of ours differs from vLLM's; the message has the place."""
 
 
 class _Shadowed(_Base):
