@@ -51,15 +51,17 @@ class _Shadowed(_Base):
         self._shadow.ours.begin_step()
 
     def end_step(self) -> None:
-        self._shadow.prepare(self)
-        self._shadow.run(self, "execute_model", DeferringTables.end_step)
+        shadow = self._shadow
+        shadow.prepare(self)
+        shadow.run(self, "execute_model", DeferringTables.end_step)
 
     def begin_batch(self) -> None:
         self._shadow.ours.begin_batch()
 
     def end_batch(self) -> None:
-        self._shadow.prepare(self)
-        self._shadow.run(self, "prepare_attn", DeferringTables.end_batch)
+        shadow = self._shadow
+        shadow.prepare(self)
+        shadow.run(self, "prepare_attn", DeferringTables.end_batch)
 
     def give_back(self) -> None:
         self._shadow.stop(self)
@@ -75,14 +77,14 @@ class _Shadowed(_Base):
         self._shadow.run(self, "append_block_ids", append, compares=False)
 
     def apply_staged_writes(self) -> None:
-        shadow = self._shadow
+        shadow, apply = self._shadow, super().apply_staged_writes
         if shadow.steps_left == 0:
             shadow.finish(self)
             self.apply_staged_writes()
             return
         shadow.steps_left -= 1
         shadow.prepare(self, sources=True)
-        super().apply_staged_writes()
+        apply()
         shadow.run(self, "apply_staged_writes", DeferringTables.apply_staged_writes)
         COUNTS.compared += 1
 
@@ -94,12 +96,10 @@ class _Shadowed(_Base):
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> Any:
-        shadow = self._shadow
-        own = None if out is None else tuple(table.clone() for table in out)
+        shadow, gather = self._shadow, super().gather_block_tables
         shadow.prepare(self)
-        found = super().gather_block_tables(
-            idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens
-        )
+        own = shadow.copies(self, out)
+        found = gather(idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens)
         shadow.run(
             self,
             "gather_block_tables",
@@ -107,8 +107,8 @@ class _Shadowed(_Base):
                 idx_mapping, num_reqs_padded, own, None, num_computed_tokens
             ),
             [
-                (f"out[{group}]", mine, table)
-                for group, (mine, table) in enumerate(zip(own or (), out or (), strict=True))
+                (f"out[{group}]", copy, table)
+                for group, (copy, table) in enumerate(zip(own or (), out or (), strict=False))
             ],
         )
         return found
@@ -121,31 +121,35 @@ class _Shadowed(_Base):
         num_tokens_padded: int,
         out: torch.Tensor | None = None,
     ) -> Any:
-        shadow = self._shadow
-        own = None if out is None else out.clone()
+        shadow, compute = self._shadow, super().compute_slot_mappings
         shadow.prepare(self)
+        own = shadow.copies(self, None if out is None else (out,))
         tokens = (query_start_loc, positions, num_tokens_padded)
-        found = super().compute_slot_mappings(idx_mapping, *tokens, out)
+        found = compute(idx_mapping, *tokens, out)
         shadow.run(
             self,
             "compute_slot_mappings",
-            lambda ours: ours.compute_slot_mappings(idx_mapping, *tokens, own),
-            [] if own is None or out is None else [("out", own, out)],
+            lambda ours: ours.compute_slot_mappings(
+                idx_mapping, *tokens, None if own is None else own[0]
+            ),
+            [] if own is None or out is None else [("out", own[0], out)],
         )
         return found
 
     def get_dummy_block_tables(self, num_reqs: int) -> Any:
-        self._shadow.prepare(self)
-        found = super().get_dummy_block_tables(num_reqs)
-        self._shadow.run(
+        shadow, get = self._shadow, super().get_dummy_block_tables
+        shadow.prepare(self)
+        found = get(num_reqs)
+        shadow.run(
             self, "get_dummy_block_tables", lambda ours: ours.get_dummy_block_tables(num_reqs)
         )
         return found
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> Any:
-        self._shadow.prepare(self)
-        found = super().get_dummy_slot_mappings(num_tokens)
-        self._shadow.run(
+        shadow, get = self._shadow, super().get_dummy_slot_mappings
+        shadow.prepare(self)
+        found = get(num_tokens)
+        shadow.run(
             self, "get_dummy_slot_mappings", lambda ours: ours.get_dummy_slot_mappings(num_tokens)
         )
         return found
@@ -166,15 +170,34 @@ class _Shadow:
 
     def __init__(self, ours: DeferringTables, theirs: type[Any], steps: int) -> None:
         self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
+        self._stopped = False
 
     def prepare(self, tables: Any, *, sources: bool = False) -> None:
         """Copy vLLM's buffers into ours, since other kernels write into them.
 
         A buffer is left alone if vLLM's class has written into it and ours has not yet.
         """
-        ours = self.ours
-        if _is_capturing():
+        if self._stopped or _is_capturing():
             return
+        try:
+            self._prepare(tables, sources)
+        except Exception as error:
+            self._fail(tables, "copying tables", error)
+
+    def copies(
+        self, tables: Any, outputs: Sequence[torch.Tensor] | None
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Return copies of a caller's buffers for ours; `None` if ours will not be called."""
+        if outputs is None or self._stopped or _is_capturing():
+            return None
+        try:
+            return tuple([table.clone() for table in outputs])
+        except Exception as error:
+            self._fail(tables, "copying outputs", error)
+            return None
+
+    def _prepare(self, tables: Any, sources: bool) -> None:
+        ours = self.ours
         pairs = _slots(ours, tables)
         if not ours.gather_waits:
             pairs += _inputs(ours, tables)
@@ -195,7 +218,7 @@ class _Shadow:
         compares: bool = True,
     ) -> None:
         """Make a call on ours, and compare if nothing waits; stop at a difference or failure."""
-        if _is_capturing():
+        if self._stopped or _is_capturing():
             return  # nothing runs, and ours must leave nothing in the graph
         try:
             call(self.ours)
@@ -210,15 +233,19 @@ class _Shadow:
             )
             self.stop(tables)
         except Exception as error:
-            COUNTS.failures += 1
-            warn_once(
-                f"{name} failed in shadow mode ({describe(error)}). The engine goes on with its "
-                "own block tables, and has used no result of ours"
-            )
-            self.stop(tables)
+            self._fail(tables, name, error)
+
+    def _fail(self, tables: Any, name: str, error: Exception) -> None:
+        COUNTS.failures += 1
+        warn_once(
+            f"{name} failed in shadow mode ({describe(error)}). The engine goes on with its own "
+            "block tables, and has used no result of ours"
+        )
+        self.stop(tables)
 
     def stop(self, tables: Any) -> None:
         """Make the engine's tables ordinary ones of vLLM's class for good."""
+        self._stopped = True
         del tables._shadow
         tables.__class__ = self.theirs
 

@@ -18,7 +18,7 @@ from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
 from support.vllm_runner import RELEASE, Step, imported_from, write_package
 
 from bt_kernels.engines import plugin
-from bt_kernels.engines.plugin import counting
+from bt_kernels.engines.plugin import counting, shadowing
 from bt_kernels.engines.plugin.deferring import DeferringTables
 
 FOLDERS = [Path(folder) for folder in os.environ["TEST_VLLM_SOURCE"].split(os.pathsep) if folder]
@@ -180,6 +180,7 @@ READERS = {
     "init_block_table_layout_tensors": replaces,
     "append_block_ids": appends,
     "block_tables": lambda tables: [table.gpu.clone() for table in tables.block_tables],
+    "block_table_ptrs": lambda tables: tables.block_table_ptrs.shape,
     "num_blocks": lambda tables: tables.num_blocks.gpu.clone(),
     "input_block_tables": lambda tables: [t.clone() for t in tables.input_block_tables],
     "get_dummy_block_tables": lambda tables: [
@@ -367,6 +368,45 @@ def test_a_failure_in_shadow_mode_leaves_vllms_class(vllm, monkeypatch, caplog):
         play(both, scheduler, rng, 10)
     assert type(tables) is type(both[1].block_tables)
     assert "failed in shadow mode" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["_prepare", "_compare"])
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 5, 7, 9, 12, 15])
+def test_without_memory_for_shadow_mode_vllms_class_goes_on(vllm, monkeypatch, caplog, name, call):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "shadow", monkeypatch)
+    tables = both[0].block_tables
+    works, left = getattr(tables._shadow, name), [call]
+
+    def fail(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            raise torch.OutOfMemoryError("planted")
+        works(*args)
+
+    monkeypatch.setattr(tables._shadow, name, fail)
+    play(both, scheduler, rng, 12)
+    assert type(tables) is type(both[1].block_tables)
+    assert "planted" in caplog.text
+
+
+def test_shadow_mode_makes_no_call_of_ours_while_a_graph_is_captured(vllm, monkeypatch):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "shadow", monkeypatch)
+    ours = both[0].block_tables._shadow.ours
+    play(both, scheduler, rng, 5)
+    before = plugin.counters()["calls"]
+    with monkeypatch.context() as patched:
+        patched.setattr(shadowing, "_is_capturing", lambda: True)
+        batch = scheduler.schedule()
+        for runner in both:
+            drafts(runner.block_tables, batch)
+            runner.block_tables.get_dummy_block_tables(1)
+            runner.block_tables.get_dummy_slot_mappings(1)
+    assert plugin.counters()["calls"] == before
+    assert not ours.waits
+    play(both, scheduler, rng, 5)
+    assert plugin.counters()["differences"] == 0
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
