@@ -33,7 +33,7 @@ KINDS = (
 )
 
 LEAD = "one_launch, staged by a call per request, as vLLM is"
-"""What ours is, in facts from before they say it."""
+"""Describe ours for `facts.json` files that have no such text."""
 
 Samples = Mapping[str, Any]
 Rows = list[list[str]]

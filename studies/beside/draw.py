@@ -138,7 +138,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a scheduler decided for a step.
+    """Hold the decisions of a scheduler for a step.
 
     Args:
         writes: of each append the row, ids per group, and whether it overwrites.

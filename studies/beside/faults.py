@@ -83,7 +83,7 @@ class StaleRows(BlockTables):
 
 
 class LateApply(BlockTables):
-    """What is staged in a step without tokens is applied in the next step with some."""
+    """Leave the writes of a step without tokens to the next step with some."""
 
     def apply_staged_writes(self) -> None:
         """Wait for a gather."""

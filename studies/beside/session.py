@@ -25,7 +25,7 @@ from beside.draw import (
 )
 
 WAYS = ("three calls", "three calls", "two calls", "one call")
-"""How ours is called for a step of vLLM's three calls; one way in each sequence."""
+"""List the ways to call ours for vLLM's three calls; each sequence draws one."""
 
 ATTRIBUTES = ("block_sizes", "cp_size", "cp_rank", "cp_interleave", "num_kv_cache_groups")
 """Attributes that engines read and nobody changes."""

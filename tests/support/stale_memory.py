@@ -56,7 +56,7 @@ class StaleMemory:
         return [entry for entry in self._memory if self.mode == CACHED and entry[1] is not None]
 
     def _seen(self, argument):
-        """What a kernel gets in place of an argument."""
+        """Return the argument that a kernel gets in place of another."""
         if not isinstance(argument, torch.Tensor):
             return argument
         for entry in self._memory:

@@ -1,4 +1,4 @@
-"""Whether pinned memory works is found out once for each device, and said loudly if not."""
+"""Prove pinned memory once for each device; warn loudly where it fails."""
 
 from __future__ import annotations
 

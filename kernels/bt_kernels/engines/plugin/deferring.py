@@ -80,7 +80,7 @@ class DeferringTables(BlockTables):
     """
 
     waits = False
-    """Whether an apply or a gather waits."""
+    """Is true while an apply or a gather waits."""
 
     _in_step = _in_batch = _applies = False
     _gather: _Gather | None = None

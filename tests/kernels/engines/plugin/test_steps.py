@@ -233,7 +233,7 @@ def test_what_an_exception_leaves_behind_is_settled(vllm, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
 def test_tables_may_be_built_in_inference_mode(vllm, monkeypatch, mode):
-    """What waits at the end is done outside of it."""
+    """Make what waits at the end of a step outside of inference mode."""
     layout, scheduler, rng = drawn(2)
     with torch.inference_mode():
         both = runners(vllm, layout, mode, monkeypatch, steps=5)
