@@ -57,7 +57,12 @@ class Tables(Protocol):
 def jit_launches(place: Place) -> LaunchFunction:
     """Return `launch_jit` for the device of a place, whatever device is current."""
     if place.index is None:
-        return launch_jit
+
+        def launch_counted(*launched: Any) -> Any:
+            place.python_launches += 1
+            return launch_jit(*launched)
+
+        return launch_counted
     is_current = place.is_current
 
     def launch(
@@ -68,6 +73,7 @@ def jit_launches(place: Place) -> LaunchFunction:
         inputs: tuple[torch.Tensor | None, ...],
         num_warps: int = NUM_WARPS,
     ) -> Any:
+        place.python_launches += 1
         # Not by `place.run`: two more calls in every launch would cost time in every step.
         if is_current():
             return kernel[grid](*arguments, *constants, num_warps=num_warps)

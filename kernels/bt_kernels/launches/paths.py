@@ -105,6 +105,7 @@ class CompiledLaunches:
         """Launch once; arguments as in `launch_jit`."""
         key = _selects(kernel, constants, inputs, num_warps)
         handle = self._handles.get(key)
+        self._place.python_launches += 1
         if handle is None:
             launched = kernel, grid, arguments, constants, inputs, num_warps
             self._handles[key] = self._place.run(launch_jit, *launched)
@@ -144,6 +145,7 @@ class DirectLaunches:
         if launch is None:
             launched = kernel, grid, arguments, constants, inputs, num_warps
             handle = self._place.run(launch_jit, *launched)
+            self._place.python_launches += 1
             self._kept[key] = self._keep(handle, arguments, constants)
         else:
             launch(self._current_stream(self._index), grid, arguments)
@@ -155,8 +157,13 @@ class DirectLaunches:
         launch = direct_launch(self._place, handle, num_arguments)
         if launch is not None:
             return launch
-        run = self._place.run
-        return lambda _stream, grid, arguments: run(handle[grid], *arguments, *constants)
+        place = self._place
+
+        def launch_by_handle(_stream: int, grid: Grid, arguments: tuple[Any, ...]) -> None:
+            place.python_launches += 1
+            place.run(handle[grid], *arguments, *constants)
+
+        return launch_by_handle
 
 
 # Values of a plain launch; with any others Triton sets attributes of the launch.

@@ -38,6 +38,7 @@ class Place:
         index: index of a CUDA device; else `None`.
         native: the compiled module's object for the device, which makes its context current by
             itself; `None` without that module.
+        python_launches: launches on the device that did not go through `native`.
         is_current: returns whether the device is current; always, if it is not a CUDA device.
         is_capturing: returns whether the current stream of the device is being captured; never, if
             it is not a CUDA device. Raises `RuntimeError` when the driver cannot determine it.
@@ -53,6 +54,7 @@ class Place:
         self.native: Device | None = (
             None if launcher is None else launcher.Device(cast("int", self.index))
         )
+        self.python_launches = 0
         # Both are called several times in a step, so each is chosen once, as a function.
         self.is_current: Callable[[], bool] = self._find_is_current()
         self.is_capturing: Callable[[], bool] = self._find_is_capturing()
@@ -84,6 +86,14 @@ class Place:
                 return current_is_capturing()
 
         return is_capturing
+
+    @property
+    def launches(self) -> int:
+        """Return the number of kernels and captured graphs that were launched here so far.
+
+        Includes kernels that were launched into a capture; replays by torch are not included.
+        """
+        return self.python_launches + (0 if self.native is None else self.native.launches)
 
     def run(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         """Call a function with the device current."""

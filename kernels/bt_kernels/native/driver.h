@@ -96,6 +96,7 @@ typedef struct {
     PyObject_HEAD
     int number; /* as the driver has it */
     void *context; /* retained, and released with the object */
+    unsigned long long launches; /* of kernels and graphs, changed under Python's lock */
 } Device;
 
 /* Whether the device is current in this thread, by its primary context or another one. Returns -1
@@ -215,6 +216,7 @@ static PyObject *device_replay(Device *self, PyObject *const *args, Py_ssize_t n
     result = driver.graph_launch(executable, stream);
     Py_END_ALLOW_THREADS
     if (result) fail("cuGraphLaunch", result);
+    else self->launches++;
     if (leave(pushed)) return NULL;
     Py_RETURN_NONE;
 }
@@ -252,6 +254,12 @@ static PyMethodDef device_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef device_members[] = {
+    {"launches", T_ULONGLONG, offsetof(Device, launches), READONLY,
+     "kernels and graphs that were launched on it by this module"},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyTypeObject DeviceType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "launcher.Device",
@@ -262,5 +270,6 @@ static PyTypeObject DeviceType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = device_new,
     .tp_methods = device_methods,
+    .tp_members = device_members,
     .tp_dealloc = (destructor)device_dealloc,
 };

@@ -73,6 +73,7 @@ static int launch_now(Launch *self, const unsigned *grid, void *stream, const ui
     int is_packed = self->num_arguments - self->side_by_side <= MAX_LEADING;
     Result result = (is_packed ? launch_packed : launch_by_places)(self, grid, stream, values);
     if (result) fail("cuLaunchKernel", result);
+    else self->device->launches++;
     return result ? -1 : 0;
 }
 

@@ -271,6 +271,7 @@ class CarryingLaunch:
             launches.launch_jit(one_launch_carrying_kernel, grid, *self._to_load(binary))
             return
         if self._place.launcher is None:
+            self._place.python_launches += 1
             descriptors, mapping, *others, staging = arguments
             size = staging.numel() // 2 * 2
             # A single element may have any stride.

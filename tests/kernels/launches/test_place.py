@@ -60,11 +60,13 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_launch_does_it_on_the_device_of_the_tables(way, devices):
     kernel = Kernel(devices)
-    launch = WAYS[way](Place(OTHER, devices.launcher()))
+    place = Place(OTHER, devices.launcher())
+    launch = WAYS[way](place)
     for _ in range(3):
         launch(kernel, (1, 1, 1), (7,), (), (), 4)
     devices.contexts = [("primary", 1)]
     launch(kernel, (1, 1, 1), (7,), (), (), 4)
+    assert place.python_launches == 4
     assert kernel.seen == [1] * 4
     assert devices.contexts == [("primary", 1)]
 

@@ -283,6 +283,26 @@ print(launcher.lacking())
     ]
 
 
+def test_launches_and_replays_are_counted(driver):
+    """Those that the driver took, by any kernel on the same object."""
+    code = """
+on = launcher.Device(2)
+launch, other = (launcher.Launch("kernel", n, on, 128, 16, n) for n in (3, 2))
+assert on.launches == 0
+launch(7, (1, 1, 1), (1, 2, 3))
+other(7, (1, 1, 1), (1, 2))
+on.replay(6, 12)
+assert on.launches == 3
+launch(7, (0, 1, 1), (1, 2, 3))
+refused(launch, 13, (1, 1, 1), (1, 2, 3))
+refused(on.replay, 6, 13)
+refused(setattr, on, "launches", 7)
+assert on.launches == 3 and launcher.Device(2).launches == 0
+print("done")
+"""
+    assert printed(driver, code)[-1] == "done"
+
+
 def test_an_empty_grid_launches_nothing(driver):
     """As by Triton's launcher; the driver would refuse it."""
     code = """

@@ -6,9 +6,10 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from bt_kernels.engines.plugin import settings
+from bt_kernels.engines.plugin.host_times import HostTimes
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Counts:
         settled: deferred work that something else than `prepare_step` finished, by reader.
         calls: calls of our operations, each of them usually one launch, by operation.
         pid: the process.
+
+    Launches and host time are added by `counters`; they are counted elsewhere.
     """
 
     tables: int = 0
@@ -42,17 +45,43 @@ class Counts:
 
 COUNTS = Counts()
 
+HOST_TIMES = HostTimes()
+
 _PRINTING: set[int] = set()
+_PLACES: list[tuple[_Place, int]] = []
+
+
+class _Place(Protocol):
+    """A `bt_kernels.launches.Place`, whose module is not imported here."""
+
+    @property
+    def launches(self) -> int: ...
+
+
+def count_launches(place: _Place) -> None:
+    """Count the launches of tables from now on, by the place that their kernels run in."""
+    _PLACES.append((place, place.launches))
 
 
 def counters() -> dict[str, Any]:
-    """Return a copy of the plugin's counters in this process, as `Counts` describes them."""
-    return vars(COUNTS) | {"settled": dict(COUNTS.settled), "calls": dict(COUNTS.calls)}
+    """Return a copy of the plugin's counters in this process.
+
+    Beside those of `Counts` there are `launches`, the kernels that were launched, and
+    `host_time_us`, as `HostTimes.summary` returns it.
+    """
+    return vars(COUNTS) | {
+        "settled": dict(COUNTS.settled),
+        "calls": dict(COUNTS.calls),
+        "launches": sum(place.launches - before for place, before in _PLACES),
+        "host_time_us": HOST_TIMES.summary(),
+    }
 
 
 def reset() -> None:
     """Begin to count anew, as a forked process does."""
     vars(COUNTS).update(vars(Counts()))
+    HOST_TIMES.clear()
+    _PLACES[:] = [(place, place.launches) for place, _ in _PLACES]
 
 
 def print_at_exit() -> None:

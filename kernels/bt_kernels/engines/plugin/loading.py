@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bt_kernels.engines.plugin import hooks, messages, replacing, settings
+from bt_kernels.engines.plugin import hooks, messages, metrics, replacing, settings
 
 RELEASES = ("0.33.0",)
 """Releases of vLLM whose class and runner the plugin knows."""
@@ -50,6 +50,7 @@ def remove() -> None:
     """
     hooks.uninstall()
     replacing.restore()
+    metrics.withdraw()
     messages.forget()
 
 

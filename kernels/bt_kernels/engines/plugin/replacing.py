@@ -6,12 +6,15 @@ import functools
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from bt_kernels.engines.plugin import settings
-from bt_kernels.engines.plugin.counting import COUNTS, print_at_exit
+from bt_kernels.engines.plugin import metrics, settings
+from bt_kernels.engines.plugin.counting import COUNTS, count_launches, print_at_exit
 from bt_kernels.engines.plugin.messages import describe, warn_once
+
+if TYPE_CHECKING:
+    from bt_kernels.engines.plugin.deferring import DeferringTables
 
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 MODEL_RUNNER = "vllm.v1.worker.gpu.model_runner"
@@ -53,11 +56,12 @@ def _ours(
     """Return the tables that the engine is given, built beside its own `tables`."""
     if not tables.num_kv_cache_groups:
         return tables  # nothing is ever launched
-    from bt_kernels.engines.plugin.deferring import DeferringTables
     from bt_kernels.engines.plugin.shadowing import shadow
 
-    ours = DeferringTables(*args, **kwargs)
+    ours = _class_of_ours()(*args, **kwargs)
     ours.warmup()  # here and not in a step, for time and for failures
+    variant: Any = ours._variant
+    count_launches(variant.place)
     if mode == settings.SHADOW:
         shadow(tables, ours, settings.shadow_steps())
         ours = tables
@@ -66,7 +70,18 @@ def _ours(
     COUNTS.tables += 1
     _LIVE.add(ours)
     print_at_exit()
+    metrics.publish()
     return ours
+
+
+def _class_of_ours() -> type[DeferringTables]:
+    if settings.prints_counters():
+        from bt_kernels.engines.plugin.timing import TimedTables
+
+        return TimedTables
+    from bt_kernels.engines.plugin.deferring import DeferringTables
+
+    return DeferringTables
 
 
 def replace_class(module: ModuleType, mode: str) -> None:

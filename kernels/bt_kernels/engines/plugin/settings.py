@@ -43,5 +43,5 @@ def shadow_steps() -> int:
 
 
 def prints_counters() -> bool:
-    """Return whether the counters are printed at exit."""
+    """Return whether host time is measured, and the counters are printed at exit."""
     return os.environ.get(COUNTERS, "") not in ("", "0")

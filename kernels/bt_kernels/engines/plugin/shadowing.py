@@ -262,7 +262,7 @@ class _Shadow:
             warn_once(f"{describe(error)}. The engine goes on with its own block tables")
             tables.__class__ = self.theirs
             return
-        become(tables, DeferringTables, ours.__dict__)
+        become(tables, type(ours), ours.__dict__)
         for table in ours.block_tables:
             table.belong_to(tables)
         LOGGER.info(

@@ -18,8 +18,10 @@ from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
 from support.vllm_runner import RELEASE, Step, imported_from, write_package
 
 from bt_kernels.engines import plugin
+from bt_kernels.engines import vllm as engine_tables
 from bt_kernels.engines.plugin import counting, shadowing
 from bt_kernels.engines.plugin.deferring import DeferringTables
+from bt_kernels.variants import fused, one_launch
 
 FOLDERS = [Path(folder) for folder in os.environ["TEST_VLLM_SOURCE"].split(os.pathsep) if folder]
 WHEELS = [folder for folder in FOLDERS if (folder / f"vllm-{RELEASE}.dist-info").is_dir()]
@@ -127,6 +129,31 @@ def test_a_step_is_one_call(vllm, monkeypatch):
         counts = plugin.counters()
         assert counts["calls"] == {"prepare_step": number}
         assert counts["settled"] == {}
+
+
+@pytest.mark.parametrize(("variant", "launches"), [(one_launch, 1), (fused, 2)])
+def test_launches_are_counted(vllm, monkeypatch, variant, launches):
+    """Without the helpers in C a GPU has the variant `fused`, whose steps are two."""
+    monkeypatch.setattr(engine_tables, "_cheapest", lambda _: variant.Variant)
+    layout, scheduler, _ = drawn(4)
+    ours, _ = runners(vllm, layout, "on", monkeypatch)
+    ours.play(Step(scheduler.schedule()))
+    counts = plugin.counters()
+    assert (counts["launches"], counts["calls"]) == (launches, {"prepare_step": 1})
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_host_times_are_of_steps_that_apply(vllm, monkeypatch, mode):
+    monkeypatch.setenv("BT_KERNELS_COUNTERS", "1")
+    monkeypatch.setattr(counting, "_PRINTING", {os.getpid()})
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, mode, monkeypatch, steps=4)
+    play(both, scheduler, rng, 12)
+    counts = plugin.counters()
+    # The last step ends with the next one; shadow mode is not measured.
+    most = counts["steps"] - 1 - counts["compared"]
+    assert 0 < counts["host_time_us"]["steps"] <= most
+    assert counts["failures"] == counts["differences"] == 0
 
 
 def gathers(tables):
