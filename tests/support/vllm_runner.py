@@ -40,17 +40,18 @@ class Staged:
 
     def apply_write(self):
         for row, start, ids in self.writes:
-            self.gpu[row, start : start + len(ids)] = torch.tensor(ids, dtype=torch.int32)
+            written = torch.tensor(ids, dtype=torch.int32, device=self.gpu.device)
+            self.gpu[row, start : start + len(ids)] = written
         self.writes = []
 
 
 class Counts:
-    def __init__(self, groups, rows):
-        self.np = np.zeros((groups, rows), dtype=np.int32)
+    def __init__(self, groups, rows, device):
+        self.np, self.device = np.zeros((groups, rows), dtype=np.int32), device
         self.copy_to_uva()
 
     def copy_to_uva(self):
-        self.gpu = torch.from_numpy(self.np.copy())
+        self.gpu = torch.from_numpy(self.np.copy()).to(self.device)
 
 
 class BlockTables:
@@ -64,11 +65,15 @@ class BlockTables:
         groups = len(block_sizes)
         self.block_sizes, self.num_kv_cache_groups = block_sizes, groups
         self.enabled = slot_mapping_enabled or [True] * groups
-        self.reaches = sliding_window_reach or [0] * groups
+        self.reaches = (cp_size == 1 and sliding_window_reach) or [0] * groups
+        self.cp_size, self.cp_rank, self.cp_interleave = cp_size, cp_rank, cp_interleave
+        self.sharded = dcp_sharded or [True] * groups
         self.block_tables = [Staged(max_num_reqs, w, device) for w in max_num_blocks_per_group]
         self.input_block_tables = [torch.zeros_like(table.gpu) for table in self.block_tables]
-        self.num_blocks = Counts(groups, max_num_reqs)
-        self.slot_mappings = torch.zeros(groups, max_num_batched_tokens, dtype=torch.int64)
+        self.num_blocks = Counts(groups, max_num_reqs, device)
+        self.slot_mappings = torch.zeros(
+            groups, max_num_batched_tokens, dtype=torch.int64, device=device
+        )
         self._num_dirty_rows = 0
         self.init_block_table_layout_tensors()
 
@@ -125,8 +130,13 @@ class BlockTables:
                 if not self.enabled[group]:
                     slots[group, first:end] = -1
                     continue
-                ids = self.block_tables[group].gpu[row][at // size].long()
-                slots[group, first:end] = ids * size + at % size
+                ranks = self.cp_size if self.sharded[group] else 1
+                rank = self.cp_rank if ranks > 1 else 0
+                each = self.cp_interleave if ranks > 1 else 1
+                ids = self.block_tables[group].gpu[row][at // (size * ranks)].long()
+                at = at % (size * ranks)
+                own = ids * size + at // (ranks * each) * each + at % each
+                slots[group, first:end] = torch.where(at // each % ranks == rank, own, -1)
         slots[:, starts[len(rows)] :] = -1
         return slots[:, :num_tokens_padded]
 
@@ -204,11 +214,16 @@ class StepOverError(Exception):
 class InputBatch:
     """What `prepare_attn` reads of a batch; `between` is called between gather and slots."""
 
-    def __init__(self, batch: Any, between: Callable[[], None] = lambda: None) -> None:
-        self.idx_mapping = torch.tensor(batch.rows)
+    def __init__(
+        self, batch: Any, between: Callable[[], None] = lambda: None, device: Any = None
+    ) -> None:
+        self.idx_mapping_np = np.array(batch.rows, dtype=np.intp)
+        self.query_start_loc_np = np.array([0, *np.cumsum(batch.lengths)], dtype=np.int32)
+        self.num_computed_tokens_np = np.array(batch.computed, dtype=np.int32)[batch.rows]
+        self.idx_mapping = torch.tensor(self.idx_mapping_np, device=device)
         self.num_reqs = len(batch.rows)
-        self._starts = torch.tensor([0, *np.cumsum(batch.lengths)], dtype=torch.int32)
-        self.positions = torch.tensor(batch.positions)
+        self._starts = torch.tensor(self.query_start_loc_np, device=device)
+        self.positions = torch.tensor(batch.positions, device=device)
         self.num_reqs_after_padding = batch.num_reqs_padded
         self.num_tokens_after_padding = batch.num_tokens_padded
         self.num_tokens = batch.num_tokens_padded
@@ -244,13 +259,14 @@ class PrefillParallelism:
     """Gathers by the local mapping into tables of its own, and maps into slots of its own."""
 
     def __init__(self, tables: Any, rows: int, tokens: int) -> None:
-        self.tables = tables
+        self.tables, device = tables, tables.slot_mappings.device
         self.out = tuple(
-            torch.full((rows, table.shape[1]), -7, dtype=torch.int32)
+            torch.full((rows, table.shape[1]), -7, dtype=torch.int32, device=device)
             for table in tables.input_block_tables
         )
-        self.pointers = torch.tensor([table.data_ptr() for table in self.out], dtype=torch.uint64)
-        self.slots = torch.full((len(self.out), tokens), -7)
+        addresses = [table.data_ptr() for table in self.out]
+        self.pointers = torch.tensor(addresses, dtype=torch.uint64, device=device)
+        self.slots = torch.full((len(self.out), tokens), -7, device=device)
 
     def prepare_attn(self, batch: InputBatch) -> Any:
         """As `PCPManager.prepare_attn`."""
@@ -296,7 +312,13 @@ class Step:
 
 
 class Runner:
-    """The rest of a model runner: a stand-in, so far as the three methods use it."""
+    """The rest of a model runner: a stand-in, so far as the three methods use it.
+
+    Args:
+        layout: of the tables.
+        kind: their class; by default whatever the module of the runner has for it now.
+        device: where they are.
+    """
 
     tables_class: Callable[[], type[Any]]
     execute_model: Callable[..., Any]
@@ -309,18 +331,23 @@ class Runner:
     observability_config = SimpleNamespace(cudagraph_metrics=False)
     kv_cache_config = None
 
-    def __init__(self, layout: Any, kind: type[Any] | None = None) -> None:
+    def __init__(
+        self, layout: Any, kind: type[Any] | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
         self.block_tables = (kind or self.tables_class())(
             block_sizes=list(layout.block_sizes),
             max_num_reqs=layout.max_num_reqs,
             max_num_batched_tokens=layout.max_num_batched_tokens,
             max_num_blocks_per_group=list(layout.widths),
-            device=torch.device("cpu"),
+            device=self.device,
+            cp_size=layout.cp_size,
+            cp_rank=layout.cp_rank,
+            cp_interleave=layout.cp_interleave,
             slot_mapping_enabled=list(layout.slot_mapping_enabled),
             dcp_sharded=list(layout.dcp_sharded),
             sliding_window_reach=list(layout.sliding_window_reach) or None,
         )
-        self.device = torch.device("cpu")
         self.layout = layout
         self.found: list[Any] = []
         nothing = SimpleNamespace(preprocess_state=lambda *_: None)
@@ -332,9 +359,13 @@ class Runner:
 
     def play(self, step: Step) -> list[Any]:
         """Make a step; return what readers found, and copies of all that it may have written."""
+        return [*self.make(step), *self.buffers()]
+
+    def make(self, step: Step) -> list[Any]:
+        """Make a step; return what readers found."""
         self._step, self.found = step, []
         self.req_states.num_computed_tokens.gpu = torch.tensor(
-            step.batch.computed, dtype=torch.int32
+            step.batch.computed, dtype=torch.int32, device=self.device
         )
         sizes = step.batch.num_reqs_padded, step.batch.num_tokens_padded
         tokens = 0 if step.kind == "no rank has tokens" else sizes[1]
@@ -347,21 +378,26 @@ class Runner:
             self.pcp_manager.partition_batch = lambda batch, _: batch
         with suppress(StepOverError):
             self.found.append(self.execute_model(step, dummy_run=step.kind == "dummy"))
-        return [*self.found, *self.buffers()]
+        return self.found
 
-    def buffers(self) -> list[Any]:
+    def buffers(self) -> list[torch.Tensor]:
         """Return copies of all buffers."""
+        return [buffer.clone() for _, buffer in self.named_buffers()]
+
+    def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield all buffers that a step may have written."""
         tables = self.block_tables
-        copied = [
-            tables.num_blocks.np.copy(),
-            tables.num_blocks.gpu,
-            *(table.gpu for table in tables.block_tables),
-            *tables.input_block_tables,
-            tables.slot_mappings,
-        ]
+        yield "num_blocks.np", torch.tensor(tables.num_blocks.np)
+        yield "num_blocks.gpu", tables.num_blocks.gpu
+        for group, table in enumerate(tables.block_tables):
+            yield f"block_tables[{group}].gpu", table.gpu
+        for group, table in enumerate(tables.input_block_tables):
+            yield f"input_block_tables[{group}]", table
+        yield "slot_mappings", tables.slot_mappings
         if self.pcp_manager is not None:
-            copied += [*self.pcp_manager.out, self.pcp_manager.slots]
-        return [torch.as_tensor(each).clone() for each in copied]
+            for group, table in enumerate(self.pcp_manager.out):
+                yield f"out[{group}]", table
+            yield "out of slots", self.pcp_manager.slots
 
     # What the methods call
 
@@ -399,7 +435,7 @@ class Runner:
         return None if dummy else state, None
 
     def prepare_inputs(self, step: Step, *_: Any) -> InputBatch:
-        return InputBatch(step.batch, self._between)
+        return InputBatch(step.batch, self._between, self.device)
 
 
 def real_class(folder: str) -> type[Any]:

@@ -21,12 +21,12 @@ class TimedTables(DeferringTables):
     _spent_ns = 0
     _has_applied = False
 
-    def begin_step(self) -> None:
+    def begin_step(self, *given: Any) -> None:
         """Count the previous step, and let an apply wait."""
         if self._has_applied:
             HOST_TIMES.add(self._spent_ns)
         self._spent_ns, self._has_applied = 0, False
-        super().begin_step()
+        super().begin_step(*given)
 
     def _spend(self, name: str, duration_ns: int) -> None:
         self._spent_ns += duration_ns

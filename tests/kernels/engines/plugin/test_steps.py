@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
+from support.vllm_readers import READERS, drafts
 from support.vllm_runner import RELEASE, Step, imported_from, write_package
 
 from bt_kernels.engines import plugin
@@ -59,18 +60,6 @@ def drawn(seed, name=None):
     layouts = [layout for layout in LAYOUTS if layout != NO_GROUPS]
     found = layout_of(rng, name or layouts[seed % len(layouts)], INTERPRETED, Counter())
     return found.layout, Scheduler(rng, found, Counter()), rng
-
-
-@torch.inference_mode()
-def drafts(tables, batch):
-    """As speculators do after a step: a gather whose result is not used, and slots of their own."""
-    mapping = torch.tensor(batch.rows)
-    starts = torch.arange(len(batch.rows) + 1, dtype=torch.int32)
-    at = torch.tensor(batch.starts)
-    out = torch.full((len(tables.block_sizes), len(at) + 9), -5)
-    tables.gather_block_tables(mapping, batch.num_reqs_padded)
-    slots = tables.compute_slot_mappings(mapping, starts, at, len(at), out=out)
-    return [slots.clone(), out, tables.compute_slot_mappings(mapping, starts, at, len(at)).clone()]
 
 
 def same(found, expected):
@@ -154,69 +143,6 @@ def test_host_times_are_of_steps_that_apply(vllm, monkeypatch, mode):
     most = counts["steps"] - 1 - counts["compared"]
     assert 0 < counts["host_time_us"]["steps"] <= most
     assert counts["failures"] == counts["differences"] == 0
-
-
-def gathers(tables):
-    out = tuple(torch.full_like(table, -3) for table in tables.input_block_tables)
-    pointers = torch.tensor([table.data_ptr() for table in out], dtype=torch.uint64)
-    rows = torch.arange(len(out[0]))
-    return [view.clone() for view in tables.gather_block_tables(rows, len(rows), out, pointers)]
-
-
-def gathers_persistently(tables):
-    rows = torch.arange(len(tables.input_block_tables[0]))
-    return [view.clone() for view in tables.gather_block_tables(rows, len(rows))]
-
-
-def maps(tables):
-    rows = torch.arange(min(table.shape[0] for table in tables.input_block_tables))[:2]
-    starts = torch.arange(len(rows) + 1, dtype=torch.int32)
-    return tables.compute_slot_mappings(rows, starts, torch.zeros_like(rows), len(rows)).clone()
-
-
-def maps_elsewhere(tables):
-    rows = torch.zeros(1, dtype=torch.int64)
-    starts = torch.tensor([0, 1], dtype=torch.int32)
-    out = torch.full((len(tables.block_sizes), 7), -3)
-    return [tables.compute_slot_mappings(rows, starts, rows, 1, out=out), out]
-
-
-def replaces(tables):
-    for group, table in enumerate(tables.block_tables):
-        table.gpu = table.gpu.clone()
-        tables.input_block_tables[group] = tables.input_block_tables[group].clone()
-    tables.slot_mappings = tables.slot_mappings.clone()
-    tables.init_block_table_layout_tensors()
-    return [table.gpu.clone() for table in tables.block_tables]
-
-
-def appends(tables):
-    """Staged after the apply, so not in the tables before the next one."""
-    ids = tuple([9] for _ in tables.block_sizes)
-    tables.append_block_ids(0, ids, overwrite=True)
-    found = [tables.num_blocks.gpu.clone(), *(table.gpu.clone() for table in tables.block_tables)]
-    tables.apply_staged_writes()
-    return [*found, tables.num_blocks.gpu.clone()]
-
-
-READERS = {
-    "gather_block_tables": gathers,
-    "gather_block_tables, persistent": gathers_persistently,
-    "compute_slot_mappings": maps,
-    "compute_slot_mappings, out": maps_elsewhere,
-    "init_block_table_layout_tensors": replaces,
-    "append_block_ids": appends,
-    "block_tables": lambda tables: [table.gpu.clone() for table in tables.block_tables],
-    "block_table_ptrs": lambda tables: tables.block_table_ptrs.shape,
-    "num_blocks": lambda tables: tables.num_blocks.gpu.clone(),
-    "input_block_tables": lambda tables: [t.clone() for t in tables.input_block_tables],
-    "get_dummy_block_tables": lambda tables: [
-        view.clone() for view in tables.get_dummy_block_tables(1)
-    ],
-    "get_dummy_slot_mappings": lambda tables: tables.get_dummy_slot_mappings(1).clone(),
-    "apply_staged_writes": lambda tables: tables.apply_staged_writes(),
-    "apply_write": lambda tables: tables.block_tables[0].apply_write(),
-}
 
 
 @pytest.mark.parametrize("moment", ["after_apply", "between"])
