@@ -27,6 +27,8 @@ def play_all(
     *arguments: Any,
     processes: int,
     step: str,
+    keep: Callable[[dict[str, Any]], object] = lambda _: None,
+    unit: str = "layouts",
 ) -> dict[str, Any]:
     """Play batches of sessions, each in one process; return a summary.
 
@@ -36,6 +38,8 @@ def play_all(
         arguments: what else `play` needs.
         processes: number of processes.
         step: beginning of the counts that add up to the number of steps.
+        keep: called after each batch with the summary so far.
+        unit: name of the batches in messages.
 
     Ctrl-C ends it with what was played so far: the summary then names the batches that lack.
     """
@@ -44,6 +48,18 @@ def play_all(
     failures: list[str] = []
     devices = set()
     done = 0
+
+    def summary() -> dict[str, Any]:
+        return {
+            "steps": sum(count for name, count in seen.items() if name.startswith(step)),
+            "num_differences": len(found),
+            "sessions_with_differences": len({difference["session"] for difference in found}),
+            "device": " and ".join(sorted(devices)),
+            "of_these": dict(sorted(seen.items())),
+            "differences": found[:MOST_SHOWN],
+            "failures": failures[:3],
+        }
+
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
         for future in as_completed([pool.submit(play, *arguments, batch) for batch in batches]):
@@ -56,19 +72,12 @@ def play_all(
                 seen.update(counted)
                 found += differences
             done += 1
-            line = f"{done} of {len(batches)} layouts, {len(found)} differences"
+            line = f"{done} of {len(batches)} {unit}, {len(found)} differences"
             print(line, file=sys.stderr, flush=True)
+            keep(summary())
     except KeyboardInterrupt:
-        failures.append(f"interrupted after {done} of {len(batches)} layouts")
+        failures.append(f"interrupted after {done} of {len(batches)} {unit}")
         for process in list(pool._processes.values()):
             process.kill()
     pool.shutdown(cancel_futures=True)
-    return {
-        "steps": sum(count for name, count in seen.items() if name.startswith(step)),
-        "num_differences": len(found),
-        "sessions_with_differences": len({difference["session"] for difference in found}),
-        "device": " and ".join(sorted(devices)),
-        "of_these": dict(sorted(seen.items())),
-        "differences": found[:MOST_SHOWN],
-        "failures": failures[:3],
-    }
+    return summary()
