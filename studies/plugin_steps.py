@@ -100,14 +100,14 @@ def compare(args: argparse.Namespace) -> int:
         for numbers in by_layout
         if (batch := numbers[first : first + SEQUENCES_OF_A_BATCH])
     ]
-    began = time.monotonic()
+    began, about = time.monotonic(), facts(args)
 
     def finished(played: dict[str, Any]) -> dict[str, Any]:
         summary = {
             "asked": len(sessions) * args.steps_of_a_sequence,
             **played,
             "seconds": round(time.monotonic() - began, 1),
-            **facts(args),
+            **about,
         }
         if args.out:
             write(args.out / f"{NAME}.json", json.dumps(summary, indent=1) + "\n")

@@ -98,7 +98,7 @@ class EngineSession:
         chance = self._rng.random()
         if self.mode == settings.SHADOW and chance < _PLANTED_CHANCE:
             return PLANTED
-        if 1 - 2 * _EVENT_CHANCE < chance:
+        if chance > 1 - 2 * _EVENT_CHANCE:
             return REMOVED if chance < 1 - _EVENT_CHANCE else FAILS
         return ""
 
@@ -113,8 +113,9 @@ class EngineSession:
             if self._has_groups and type(ours.block_tables) is theirs_kind:
                 raise RuntimeError("the plugin did not replace the tables")
             scheduler = Scheduler(self._rng, self._drawn, Counter())
-            for self._number in range(self._num_steps):
-                if self._number == self.event_at:
+            for number in range(self._num_steps):
+                self._number = number
+                if number == self.event_at:
                     self._begin_event()
                 self._step(scheduler)
                 # vLLM's host may be ahead by two applies and no more, so a step is waited for.
@@ -291,4 +292,3 @@ class _Graph:
         self._starts.copy_(torch.tensor(np.minimum(np.arange(most + 1), num), dtype=torch.int32))
         self._positions[:num].copy_(torch.tensor(np.asarray(starts), dtype=torch.int64))
         self._run()
-
