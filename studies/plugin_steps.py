@@ -18,6 +18,7 @@ With `--times` it measures the host time of steps of traces (`studies/engine_ste
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -44,6 +45,7 @@ NUM_LAYOUTS = 20
 SEQUENCES_OF_A_BATCH = 4
 NAME = "plugin-steps"
 STAND_IN = "stand-in"
+FOLDER = "vllm/v1/worker/gpu"  # of vLLM's files that are used
 
 
 def main() -> int:
@@ -245,6 +247,11 @@ def facts(args: argparse.Namespace) -> dict[str, Any]:
     environment = read_environment("cpu" if args.device == "cpu" else "cuda")
     return {
         "vllm": RELEASE if args.vllm_source else STAND_IN,
+        "vllm_sha256": {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for name in ("block_table.py", "model_runner.py")
+            if args.vllm_source and (path := args.vllm_source / FOLDER / name).is_file()
+        },
         "seed": args.seed,
         "processes": args.processes,
         "date": time.strftime("%Y-%m-%d"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,9 +14,12 @@ import tomllib
 import zipfile
 from email.parser import Parser
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from support.vllm_runner import write_package
 
 from bt_kernels import native
 
@@ -193,6 +197,102 @@ def test_it_can_be_built_for_another_processor(tmp_path):
     for name in HELPERS:
         content = zipfile.ZipFile(wheel).read(f"bt_kernels/native/{name}{suffix}")
         assert content.startswith(b"-O3 -shared -fPIC ")
+
+
+# Loads general plugins as vLLM does, has its runner make a step, and prints what is there.
+ENGINE = """\
+import json, os, sys
+from importlib import metadata, util
+import vllm
+before = dict(os.environ), list(sys.meta_path)
+for entry in metadata.entry_points(group="vllm.general_plugins"):
+    entry.load()()
+import torch
+from types import SimpleNamespace
+from vllm.v1.worker.gpu import block_table, model_runner
+layout = SimpleNamespace(
+    block_sizes=[16], max_num_reqs=4, max_num_batched_tokens=32, widths=[3], cp_size=1, cp_rank=0,
+    cp_interleave=1, slot_mapping_enabled=[True], dcp_sharded=[True], sliding_window_reach=[0],
+)
+runner = model_runner.GPUModelRunner
+tables = runner(layout).block_tables
+print(json.dumps({
+    "classes": [repr(block_table.BlockTables), repr(model_runner.BlockTables)],
+    "metaclass": type(block_table.BlockTables).__name__,
+    "tables": f"{type(tables).__module__}.{type(tables).__qualname__}",
+    "wrapped": [n for n, m in vars(runner).items() if hasattr(m, "_bt_kernels_wraps")],
+    "changed": [dict(os.environ) != before[0], sys.meta_path != before[1]],
+    "importable": util.find_spec("bt_kernels") is not None,
+}))
+"""
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Functions that run pip, and the engine above, in an environment with torch and Triton."""
+    links, venv = tmp_path / "links", tmp_path / "venv"
+    links.mkdir()
+    # All that is here, but not this project, which may be installed as editable.
+    for folder in {sysconfig.get_path(which) for which in ("purelib", "platlib")}:
+        for entry in Path(folder).iterdir():
+            if not re.match(r"_*(editable_*)?bt[_-]", entry.name) and entry.suffix != ".pth":
+                (links / entry.name).symlink_to(entry)
+    words = [sys.executable, "-m", "venv", "--without-pip", str(venv)]  # that of the links
+    subprocess.run(words, check=True, capture_output=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "links.pth").write_text(f"{links}\n")
+    write_package(tmp_path / "vllm")
+    path = os.pathsep.join(map(str, (tmp_path / "vllm", ROOT / "tests")))
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("BT_", "PIP_"))
+    }
+
+    def run(*words, **variables):
+        done = subprocess.run(
+            [str(venv / "bin" / "python"), *map(str, words)],
+            env=kept | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(mode):
+        environment = {"PYTHONPATH": path, "BT_KERNELS": mode, "TRITON_INTERPRET": "1"}
+        return json.loads(run("-c", ENGINE, **environment).splitlines()[-1])
+
+    def pip(*words):
+        return run("-m", "pip", "--disable-pip-version-check", *words)
+
+    def files():
+        return sorted(path.name for path in packages.iterdir())
+
+    return SimpleNamespace(start=start, pip=pip, files=files)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("pip") is None, reason="this environment has no pip")
+def test_an_engine_is_as_it_was_once_it_is_uninstalled(kernels_wheel, engine):
+    """Nor does installing it change torch, Triton, or anything else that is there."""
+    files, distributions = engine.files(), engine.pip("list", "--format=freeze").splitlines()
+    assert [line for line in distributions if line.startswith("torch==")]
+    assert not [line for line in distributions if line.startswith("bt")]
+    before = engine.start("on")
+    assert (before["importable"], before["wrapped"]) == (False, [])
+    engine.pip("install", "--no-index", kernels_wheel)
+    found = engine.pip("list", "--format=freeze").splitlines()
+    assert set(found) - set(distributions) == {"bt-kernels==0.1.0"}
+    assert set(distributions) < set(found)
+    assert engine.start("off") == before | {"importable": True}
+    replaced = engine.start("on")
+    assert replaced["tables"] == "bt_kernels.engines.plugin.deferring.DeferringTables"
+    assert replaced["wrapped"] == ["prepare_attn", "execute_model"]
+    assert replaced["metaclass"] != before["metaclass"]
+    engine.pip("uninstall", "--yes", "bt-kernels")
+    assert engine.start("on") == before
+    assert engine.files() == files
+    assert engine.pip("list", "--format=freeze").splitlines() == distributions
 
 
 # bt-bench
