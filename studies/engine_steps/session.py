@@ -90,7 +90,7 @@ class EngineSession:
         self._comparison = Comparison(device)
         self._others: list[Difference] = []
         self._number, self._kind, self._happened = 0, "", False
-        self._graphs: list[_Graph] | None = None
+        self._graphs: list[DraftGraph] | None = None
 
     def _draw_event(self) -> str:
         if not self._has_groups:
@@ -178,7 +178,7 @@ class EngineSession:
         """Map slots as a drafter does, in a captured graph or by calls."""
         if self._graphs is None:
             self._graphs = [
-                _Graph(runner.block_tables, self._device, captures=self._captures)
+                DraftGraph(runner.block_tables, self._device, captures=self._captures)
                 for runner in self._both
             ]
         for graph in self._graphs:
@@ -260,7 +260,7 @@ class EngineSession:
             self._others.append(Difference(self._number, self._kind, name, 1, 0, found, expected))
 
 
-class _Graph:
+class DraftGraph:
     """Slots of as many requests as there are rows, by a captured graph or a call."""
 
     def __init__(self, tables: Any, device: torch.device, *, captures: bool) -> None:

@@ -66,7 +66,7 @@ def count_launches(place: _Place) -> None:
 def counters() -> dict[str, Any]:
     """Return a copy of the plugin's counters in this process.
 
-    Beside those of `Counts` there are `launches`, the kernels that were launched, and
+    Beside the fields of `Counts` it has `launches`, the kernels that were launched, and
     `host_time_us`, as `HostTimes.summary` returns it.
     """
     return vars(COUNTS) | {
