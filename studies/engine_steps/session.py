@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -104,7 +105,12 @@ class EngineSession:
 
     def play(self) -> Iterator[Difference]:
         """Play the steps; yield the differences."""
-        with plugged(self.mode, self.shadow_steps):
+        with ExitStack() as stack:
+            variables = {}
+            if self.event == PLANTED:  # its repro file is of no use
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                variables["BT_KERNELS_REPRO"] = folder
+            stack.enter_context(plugged(self.mode, self.shadow_steps, **variables))
             ours = self._runner(self._drawn.layout, device=self._device)
             theirs_kind = self._runner.tables_class()
             theirs_kind = getattr(theirs_kind, "theirs", theirs_kind)

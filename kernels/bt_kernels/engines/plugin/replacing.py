@@ -56,9 +56,10 @@ def _ours(
     """Return the tables that the engine is given, built beside its own `tables`."""
     if not tables.num_kv_cache_groups:
         return tables  # nothing is ever launched
+    from bt_kernels.engines.plugin.deferring import DeferringTables
     from bt_kernels.engines.plugin.shadowing import shadow
 
-    ours = _class_of_ours()(*args, **kwargs)
+    ours = _measured(DeferringTables)(*args, **kwargs)
     ours.warmup()  # here and not in a step, for time and for failures
     variant: Any = ours._variant
     count_launches(variant.place)
@@ -74,14 +75,13 @@ def _ours(
     return ours
 
 
-def _class_of_ours() -> type[DeferringTables]:
-    if settings.prints_counters():
-        from bt_kernels.engines.plugin.timing import TimedTables
+def _measured(kind: type[DeferringTables]) -> type[DeferringTables]:
+    """Return a class of ours, or a subclass that measures its calls if that was asked for."""
+    if not settings.prints_counters():
+        return kind
+    from bt_kernels.engines.plugin.timing import timed
 
-        return TimedTables
-    from bt_kernels.engines.plugin.deferring import DeferringTables
-
-    return DeferringTables
+    return timed(kind)
 
 
 def replace_class(module: ModuleType, mode: str) -> None:
