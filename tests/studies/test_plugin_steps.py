@@ -28,7 +28,7 @@ def runner(device):
     counting.reset()
 
 
-def played(runner, device, monkeypatch, mode, event, name="gpt-oss-120b", steps=6):
+def played(runner, device, monkeypatch, mode, event, name="qwen3-32b", steps=5):
     monkeypatch.setattr(sessions, "_MODES", {mode: 1.0})
     monkeypatch.setattr(EngineSession, "_draw_event", lambda _: event)
     rng = np.random.default_rng(3)
@@ -45,7 +45,7 @@ def played(runner, device, monkeypatch, mode, event, name="gpt-oss-120b", steps=
 def test_steps_are_equal_whatever_happens(runner, device, monkeypatch, mode, event):
     session, found = played(runner, device, monkeypatch, mode, event)
     assert found == []
-    assert sum(count for name, count in session.seen.items() if name.startswith("step: ")) == 6
+    assert sum(count for name, count in session.seen.items() if name.startswith("step: ")) == 5
     if event:
         assert session.seen[sessions.EVENTS[event]] == 1
     assert session.seen["planted bits that shadow mode found"] == (event == PLANTED)

@@ -136,8 +136,8 @@ def test_host_times_are_of_steps_that_apply(vllm, monkeypatch, mode):
     monkeypatch.setenv("BT_KERNELS_COUNTERS", "1")
     monkeypatch.setattr(counting, "_PRINTING", {os.getpid()})
     layout, scheduler, rng = drawn(1)
-    both = runners(vllm, layout, mode, monkeypatch, steps=4)
-    play(both, scheduler, rng, 12)
+    both = runners(vllm, layout, mode, monkeypatch, steps=2)
+    play(both, scheduler, rng, 6)
     counts = plugin.counters()
     # The last step ends with the next one; shadow mode is not measured.
     most = counts["steps"] - 1 - counts["compared"]
