@@ -373,12 +373,12 @@ def lines(found):
             if found["outcome"] == "void"
             else "vLLM alone repeats its token ids, so the plugin is the cause."
         )
-    yield f"{'':24}{'without':>28}{'with':>28}"
+    yield f"{'':20}{'without':>32}{'with':>32}"
     for name, title in (
         ("us_per_output_token", "µs per output token"),
         ("host_us_per_step", "host µs per step"),
     ):
-        yield f"{title:24}{spread(off, name):>28}{spread(on, name):>28}"
+        yield f"{title:20}{spread(off, name):>32}{spread(on, name):>32}"
     counts = on["counters"]
     shown = ("steps", "launches", "fused", "compared", "differences", "settled")
     yield "plugin: " + ", ".join(f"{name} {counts[name]}" for name in shown if name in counts)

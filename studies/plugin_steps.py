@@ -257,7 +257,10 @@ def facts(args: argparse.Namespace) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         **environment.model_dump(
             mode="json",
-            include={"commit", "dirty", "torch", "triton", "python", "cuda", "driver", "cpu"},
+            include={
+                *("commit", "dirty", "torch", "triton", "python", "cuda", "driver", "cpu"),
+                *("cpu_count", "cpu_governor", "helpers"),
+            },
         ),
         "gpus": [gpu.name for gpu in environment.gpus],
     }
