@@ -1,4 +1,6 @@
-"""The counters as Prometheus metrics, in a process where vLLM has loaded `prometheus_client`.
+"""The counters as Prometheus metrics, in a process whose metrics vLLM shows.
+
+This is a process that has loaded `prometheus_client`, or has `PROMETHEUS_MULTIPROC_DIR`.
 
 They are counters in its default registry. vLLM's `/metrics` shows this registry if tables and front
 end are in one process, else the files in `PROMETHEUS_MULTIPROC_DIR`, to which `prometheus_client`
@@ -7,6 +9,7 @@ writes in every process. A thread updates them each second, so steps take no lon
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -79,12 +82,12 @@ class _Published:
 
 
 def publish() -> None:
-    """Register the metrics once per process, if it has `prometheus_client`; never raise."""
+    """Register the metrics once per process, if vLLM shows them; never raise."""
     global _published
-    client = sys.modules.get("prometheus_client")
-    if client is None:
-        return
     try:
+        client = _client()
+        if client is None:
+            return
         with _lock:
             if _published is not None and _published.pid == os.getpid():
                 return
@@ -109,6 +112,17 @@ def withdraw() -> None:
                 _published = None
     except Exception as error:
         warn_once(f"Prometheus metrics were not taken out: {describe(error)}")
+
+
+def _client() -> Any:
+    """Return `prometheus_client`, or `None` where nobody would see the metrics."""
+    client = sys.modules.get("prometheus_client")
+    if client is None and os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        try:
+            client = importlib.import_module("prometheus_client")
+        except ImportError:
+            return None
+    return client
 
 
 def _values() -> Iterator[tuple[str, str | None, float]]:

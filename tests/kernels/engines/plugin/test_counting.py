@@ -138,8 +138,28 @@ def test_metrics_that_cannot_be_had_are_warned_of(client, caplog):
     metrics.withdraw()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_rank_without_the_client_imports_it_for_the_front_end(monkeypatch, tmp_path, is_there):
+    """Where every process writes into a folder."""
+    found = Client()
+
+    def import_module(name):
+        if not is_there:
+            raise ModuleNotFoundError(name)
+        return {"prometheus_client": found}[name]
+
+    monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setattr(metrics.importlib, "import_module", import_module)
+    monkeypatch.setattr(metrics, "_INTERVAL_S", 3600)
+    metrics.publish()
+    assert bool(found.REGISTRY) == is_there
+    metrics.withdraw()
+
+
 def test_without_the_client_nothing_is_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     metrics.publish()
     assert metrics._published is None
     assert "prometheus_client" not in sys.modules
