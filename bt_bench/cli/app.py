@@ -12,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from bt_bench import __version__
 from bt_bench.base.extras import needing_imports, needing_run
 from bt_bench.cli import completion
+from bt_bench.cli.archive import archive
 from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
@@ -21,6 +22,7 @@ from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.profile.command import profile
+from bt_bench.cli.report import report
 from bt_bench.cli.schema import schema
 from bt_bench.cli.selfcheck import selfcheck
 from bt_bench.cli.show import show
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 _MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
     _MEASURE: (sweep, check, calibrate, overhead, gate, profile),
-    "Read": (show, compare, selfcheck, workload, list_, env, schema),
+    "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema),
 }
 
 PREFIX = "BT_BENCH_"
