@@ -18,8 +18,6 @@ from bt_bench.cli.outputs import Output, parse_outputs, write_output
 if TYPE_CHECKING:
     from bt_bench.report.evidence import Evidence
 
-FORMATS = ("pr", "json")
-
 
 def report(
     runs: Annotated[
@@ -39,7 +37,7 @@ def report(
             help="Write pr, the description of a pull request to vLLM, or json; =FILE writes to a "
             "file. May be repeated.",
             show_default="pr",
-            autocompletion=completion.one_of(*FORMATS),
+            autocompletion=completion.one_of("pr", "json"),
         ),
     ] = None,
     out: Annotated[
@@ -62,15 +60,16 @@ def report(
     """
     from bt_bench.base import no_collection
     from bt_bench.report.formats.md_format import MOST_CHARACTERS
-    from bt_bench.report.pull_request import render_draft, render_draft_json
     from bt_bench.report.pull_request.blanks import BLANKS
+    from bt_bench.report.report_formats import REPORT_FORMATS
 
-    outputs = parse_outputs(formats or (None if as_json else ["pr"]), as_json, FORMATS)
+    chosen = formats or ([] if as_json else ["pr"])
+    outputs = parse_outputs(chosen, as_json, tuple(REPORT_FORMATS))
     outputs = outputs if out is None else _into(out, outputs)
     with no_collection(collect_first=False):
         evidence = _read(runs or [latest_run()])
     for output in sorted(outputs, key=lambda each: each.path is None):
-        text = render_draft_json(evidence) if output.name == "json" else render_draft(evidence)
+        text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)
         if output.name == "pr":
             where = "" if output.path is None else f"{output.path}: "

@@ -14,7 +14,7 @@ from bt_bench.base import ABSENT, Cell, Table, format_factors
 from bt_bench.base.errors import counted, listed
 from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.report.evidence import Evidence, ReportedRun
-from bt_bench.report.formats.phrases import noun_of, sentences
+from bt_bench.report.formats.phrases import TIMES, noun_of, sentences
 from bt_bench.report.formats.texts import (
     clean,
     side_text,
@@ -32,7 +32,6 @@ from bt_bench.results import (
     Status,
     VariantResult,
     folder_of,
-    metric_named,
     operations_of,
     public_text,
     suite_name,
@@ -44,7 +43,6 @@ MOST_ITEMS = 16
 
 _LONGEST = 400  # characters of a text
 _OPPONENT = re.compile(r"vllm(_.*)?")
-_FIGURES = ("us", "ms", "s")
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,9 @@ def _limits(evidence: Evidence) -> Iterator[str]:
         yield from _about_vllm(evidence)
     for run in evidence.runs:
         yield from _gaps(run)
-    if len(evidence.runs) > 1:
+    if len(evidence.runs) == 1:
+        yield "One run on one machine: the intervals cover the noise of this run, not other hosts."
+    else:
         yield (
             f"The sides are of {len(evidence.runs)} runs, between which a machine changes; their "
             "verdicts are advisory."
@@ -243,12 +243,10 @@ def _about_vllm(evidence: Evidence) -> Iterator[str]:
 def _rows(judgements: Sequence[Judgement]) -> Iterator[Row]:
     groups: dict[tuple[str, str, str, str], list[Judgement]] = {}
     for each in sorted(judgements, key=lambda one: -one.operation.rank):
-        series = metric_named(each.metric).series
-        if series is not None and each.unit in _FIGURES and not each.exploratory:
+        if each.metric in TIMES and not each.exploratory:
             key = str(each.operation), each.base, each.other, each.metric
             groups.setdefault(key, []).append(each)
     for (operation, base, other, metric), members in groups.items():
-        series = metric_named(metric).series
         valid = [each for each in members if each.ratio and math.isfinite(each.ratio)]
         ratios = [each.ratio for each in valid if each.ratio]
         yield Row(
@@ -256,7 +254,7 @@ def _rows(judgements: Sequence[Judgement]) -> Iterator[Row]:
             base,
             other,
             metric,
-            noun_of(series) if series else metric,
+            noun_of(TIMES[metric]),
             tally(members),
             len(members),
             1 / median(ratios) if ratios else None,
@@ -319,7 +317,7 @@ def _launches(evidence: Evidence) -> Iterator[str]:
         arms = evidence.runs[0].arms
         for operation in operations_of(arms.baseline.result.suite).values():
             if text := launch_text(arms, operation):
-                yield f"{operation.traits.title}: {text}"
+                yield f"{operation.traits.title}. {text}"
         return
     counts: dict[str, dict[str, list[float]]] = {}
     for each in evidence.judged.judgements:
