@@ -116,11 +116,16 @@ def _read(texts: Sequence[str]) -> Evidence:
     for run_id, results in of_run.items():
         planned, absent = _planned(folders.get(run_id), results)
         reported.append(ReportedRun(arrange([*results.values()]), planned, absent))
-    paths = tuple(Path(each.path) for each in given)
+    paths, all_runs = tuple(Path(each.path) for each in given), tuple(reported)
+    base = reported[0].arms.baseline.result.variant.name
     if len(given) == len(reported) == 1:
-        return Evidence(paths, tuple(reported), reported[0].arms.judged)
+        return Evidence(paths, all_runs, base, reported[0].arms.judged)
     judged, lacking = judge_given(given, Criteria(allow_partial=True))
-    return Evidence(paths, tuple(reported), judged, tuple(not_compared_lines(lacking)))
+    if not given[0].is_folder:
+        base = read_results(given[0].path)[0].variant.name
+    pairs = all(each.is_folder for each in given) and len(given) > 1
+    lines = tuple(not_compared_lines(lacking))
+    return Evidence(paths, all_runs, None if pairs else base, judged, lines)
 
 
 def _planned(folder: Path | None, found: Collection[str]) -> tuple[int | None, tuple[str, ...]]:

@@ -36,12 +36,15 @@ class Evidence:
     Args:
         paths: the run folders and result files, as given.
         runs: their results by run, at least one.
+        base_variant: the variant that the others are compared with; `None` if each variant is
+            compared with itself in another run.
         judged: the comparison; `None` if there is only one result.
         not_compared: why too little of a side was compared, a clause for each reason.
     """
 
     paths: tuple[Path, ...]
     runs: tuple[ReportedRun, ...]
+    base_variant: str | None
     judged: Judged | None
     not_compared: tuple[str, ...] = ()
 

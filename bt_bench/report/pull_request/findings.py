@@ -181,8 +181,10 @@ def _limits(evidence: Evidence) -> Iterator[str]:
         )
     else:
         yield from _about_vllm(evidence)
-    for run in evidence.runs:
-        yield from _gaps(run)
+    yield (
+        "Calls were timed in a process of their own, without a model or a server. A saved "
+        "microsecond of host time shows in no latency where the engine waits for the GPU anyway."
+    )
     if len(evidence.runs) == 1:
         yield "One run on one machine: the intervals cover the noise of this run, not other hosts."
     else:
@@ -190,13 +192,11 @@ def _limits(evidence: Evidence) -> Iterator[str]:
             f"The sides are of {len(evidence.runs)} runs, between which a machine changes; their "
             "verdicts are advisory."
         )
+    for run in evidence.runs:
+        yield from _gaps(run)
     if evidence.judged is not None:
         yield from (f"Warning: {warning}." for warning in evidence.judged.warnings)
     yield from (f"{line}." for line in evidence.not_compared)
-    yield (
-        "Calls were timed in a process of their own, without a model or a server. A saved "
-        "microsecond of host time shows in no latency where the engine waits for the GPU anyway."
-    )
 
 
 def _gaps(run: ReportedRun) -> Iterator[str]:
@@ -225,18 +225,19 @@ def _gaps(run: ReportedRun) -> Iterator[str]:
 
 def _about_vllm(evidence: Evidence) -> Iterator[str]:
     """Yield whether vLLM's own class is the base."""
-    names = {result.variant.name: result for result in _results(evidence)}
+    base = evidence.base_variant
+    names = dict.fromkeys(result.variant.name for result in _results(evidence))
     own = [name for name in names if _OPPONENT.fullmatch(name)]
-    base = evidence.runs[0].arms.baseline.name
     if not own:
+        is_base = f"; the base is {base}" if base else ""
         yield (
-            f"No side is vLLM's own code; the base is {base}. A sweep with --vllm-source DIR and "
-            f"--variants vllm,{base} measures both."
+            f"No side is vLLM's own code{is_base}. A sweep with --vllm-source DIR and --variants "
+            f"vllm,{','.join(names)} measures both."
         )
-    elif evidence.judged is not None and not _OPPONENT.match(evidence.judged.base):
+    elif evidence.judged is not None and base is not None and base not in own:
         yield (
-            f"The base is {evidence.judged.base}, not vLLM's own code, though {own[0]} was "
-            f"measured. bt-bench report RUN/{own[0]}.json RUN/VARIANT.json compares with it."
+            f"The base is {base}, not vLLM's own code, though {own[0]} was measured. "
+            f"bt-bench report RUN/{own[0]}.json RUN/VARIANT.json compares with it."
         )
 
 

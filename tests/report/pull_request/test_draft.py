@@ -37,7 +37,8 @@ PLAN = Plan(rounds=48, warmup_rounds=1)
 
 def evidence(*results: VariantResult, absent: tuple[str, ...] = ()) -> Evidence:
     arms = arrange(results)
-    return Evidence((Path("reports/run"),), (ReportedRun(arms, 4, absent),), arms.judged)
+    base = arms.baseline.result.variant.name
+    return Evidence((Path("reports/run"),), (ReportedRun(arms, 4, absent),), base, arms.judged)
 
 
 def timed(variant: str, us: dict[str, float], launches: int = 1, **fields) -> VariantResult:
