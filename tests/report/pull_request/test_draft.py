@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -63,11 +64,24 @@ def pair(**fields) -> Evidence:
     )
 
 
-def test_its_sections_are_those_of_the_template():
-    text = render_draft(pair())
-    assert re.findall("^## (.*)$", text, re.MULTILINE) == [
+def sections_of(text: str) -> list[str]:
+    return re.findall("^## (.*)$", text, re.MULTILINE)
+
+
+def test_its_sections():
+    assert sections_of(render_draft(pair())) == [
         *("Overview", "Claims", "Validation", "Details", "Pull Request Checklist"),
     ]
+
+
+def test_its_sections_are_those_of_vllms_template():
+    given = os.environ["TEST_VLLM_SDIST"]
+    if not given:
+        pytest.skip("needs vLLM's unpacked source distribution: BT_BENCH_VLLM_SDIST=DIR")
+    template = (Path(given) / ".github" / "PULL_REQUEST_TEMPLATE.md").read_text()
+    sections = sections_of(render_draft(pair()))
+    assert sections[:-1] == sections_of(template)
+    assert f"<summary> {sections[-1]} </summary>" in template
 
 
 def test_everything_outside_the_machine_made_part_is_a_heading_or_a_blank():
