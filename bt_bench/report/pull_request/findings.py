@@ -172,6 +172,9 @@ def _limits(evidence: Evidence) -> Iterator[str]:
             "No GPU was used. Nothing here shows that anything is faster on one: launches were "
             "counted by Triton's interpreter, and only staging on the host was timed."
         )
+    for run in evidence.runs:
+        if run.is_partial:
+            yield progress_text(run.arms, run.planned_cases)
     if evidence.judged is None:
         yield f"Only {results[0].variant.name} was measured, so nothing is compared."
     if foreign := [suite for suite in suites if suite != DEFAULT_SUITE]:
@@ -201,8 +204,6 @@ def _limits(evidence: Evidence) -> Iterator[str]:
 
 def _gaps(run: ReportedRun) -> Iterator[str]:
     arms = run.arms
-    if run.is_partial:
-        yield progress_text(arms, run.planned_cases)
     if run.absent:
         yield f"Without any result, though the run's config names them: {', '.join(run.absent)}."
     yield from (f"{text.rstrip('.')}." for text in failure_texts(arms))
