@@ -21,6 +21,7 @@ from bt_bench.cli.exits import reporting_errors, say
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
+from bt_bench.cli.patch import patch
 from bt_bench.cli.profile.command import profile
 from bt_bench.cli.report import report
 from bt_bench.cli.schema import schema
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
     _MEASURE: (sweep, check, calibrate, overhead, gate, profile),
-    "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema),
+    "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema, patch),
 }
 
 PREFIX = "BT_BENCH_"
