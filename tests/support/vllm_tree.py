@@ -15,6 +15,8 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
@@ -53,16 +55,16 @@ class SamplingParams(SimpleNamespace):
     """The parameters that the sampler's states read, with vLLM's defaults."""
 
     def __init__(self, _bad_words_token_ids=None, **given):
-        defaults = dict.fromkeys(
-            "thinking_token_budget seed logprobs logit_bias allowed_token_ids structured_outputs "
-            "logprob_token_ids trace_decode_token_ids".split()
+        names = (
+            *("thinking_token_budget", "seed", "logprobs", "logit_bias", "allowed_token_ids"),
+            *("structured_outputs", "logprob_token_ids", "trace_decode_token_ids"),
         )
         numbers = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "min_tokens": 0}
         penalties = {
             "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0
         }  # fmt: skip
         super().__init__(
-            **defaults | numbers | penalties | given,
+            **dict.fromkeys(names) | numbers | penalties | given,
             bad_words_token_ids=_bad_words_token_ids,
             all_stop_token_ids=set(),
         )
@@ -93,7 +95,7 @@ def _stand_ins() -> dict[str, dict[str, object]]:
 
 
 class _StandIn(ModuleType):
-    __path__: list[str] = []
+    __path__ = ()
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -109,7 +111,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._names = _stand_ins()
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] != "vllm":
+        if not _is_vllm(name):
             return None
         if _REAL.match(name):
             place = self._root.joinpath(*name.split("."))
@@ -127,9 +129,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         vars(module).update(self._names.get(module.__name__, {}))
 
 
-def _keep_bools() -> None:
-    """Let Triton's interpreter spread a flag as a mask; it makes numbers of it, and refuses them."""
-    spread = InterpreterBuilder.create_splat
+def _spreading_bools(spread):
+    """Return a method of Triton's interpreter that spreads a flag as a mask.
+
+    Its own makes int32 of a flag, and then refuses it as a mask.
+    """
 
     def create_splat(builder, kind, value):
         made = spread(builder, kind, value)
@@ -137,13 +141,39 @@ def _keep_bools() -> None:
             made.data = made.data.astype(bool)
         return made
 
-    InterpreterBuilder.create_splat = create_splat
+    return create_splat
 
 
-def _without_pinned_memory() -> None:
-    zeros = torch.zeros
-    torch.zeros = lambda *sizes, pin_memory=False, **options: zeros(*sizes, **options)
-    torch.accelerator.synchronize = lambda *_: None
+def _without_pinning(zeros):
+    return lambda *sizes, pin_memory=False, **options: zeros(*sizes, **options)
+
+
+@contextmanager
+def imported_from(root: Path) -> Iterator[None]:
+    """Let modules of vLLM be imported from a folder, and then forget them."""
+    kept = {name: module for name, module in sys.modules.items() if _is_vllm(name)}
+    finder = Finder(root)
+    with (
+        patch.object(torch, "zeros", _without_pinning(torch.zeros)),
+        patch.object(torch.accelerator, "synchronize", lambda *_: None),
+        patch.object(
+            InterpreterBuilder, "create_splat", _spreading_bools(InterpreterBuilder.create_splat)
+        ),
+    ):
+        for name in kept:
+            del sys.modules[name]
+        sys.meta_path.insert(0, finder)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(finder)
+            for name in filter(_is_vllm, list(sys.modules)):
+                del sys.modules[name]
+            sys.modules.update(kept)
+
+
+def _is_vllm(name: str) -> bool:
+    return name.partition(".")[0] == "vllm"
 
 
 class _OnCpu(ast.NodeTransformer):
@@ -163,15 +193,10 @@ class _Tests(pytest.Module):
         return module
 
 
-def install(root: Path) -> None:
-    """Let this process import vLLM from a folder. It cannot be undone."""
-    sys.meta_path.insert(0, Finder(root))
-    _without_pinned_memory()
-    _keep_bools()
-
-
-def pytest_configure():
-    install(Path(os.environ[ROOT]))
+def pytest_configure(config):
+    context = imported_from(Path(os.environ[ROOT]))
+    context.__enter__()
+    config.add_cleanup(lambda: context.__exit__(None, None, None))
 
 
 def pytest_pycollect_makemodule(module_path, parent):
