@@ -156,6 +156,7 @@ def imported_from(root: Path) -> Iterator[None]:
     with (
         patch.object(torch, "zeros", _without_pinning(torch.zeros)),
         patch.object(torch.accelerator, "synchronize", lambda *_: None),
+        patch.object(sys, "dont_write_bytecode", True),  # the folder is the user's
         patch.object(
             InterpreterBuilder, "create_splat", _spreading_bools(InterpreterBuilder.create_splat)
         ),
