@@ -106,7 +106,7 @@ _METHOD = '''
         )
 '''
 
-_KERNEL = '''
+_KERNEL = """
 
 _TILE_SIZE = 1024
 
@@ -214,7 +214,7 @@ def _gather_and_compute_slot_mappings_kernel(
     slot = block_id * block_size + (position - column * block_size)
     slot = tl.where(has_slot, slot, PAD_ID)
     tl.store(slot_ptr, slot, mask=token < max_num_tokens)
-'''
+"""
 
 _CALL = """\
         # Slot mappings: [num_kv_cache_groups, num_tokens_padded].
@@ -315,11 +315,7 @@ ONE_LAUNCH = Patch(
         Change("vllm/v1/worker/gpu/buffer_utils.py", digests={"_load_ptr": "02527e4fd1152f08"}),
         Change(
             _MODEL_RUNNER,
-            (
-                Edit(
-                    "GPUModelRunner.prepare_attn", from_binding_to_return("block_tables"), _CALL
-                ),
-            ),
+            (Edit("GPUModelRunner.prepare_attn", from_binding_to_return("block_tables"), _CALL),),
             adds="gather_and_compute_slot_mappings",
             digests={"GPUModelRunner.prepare_attn": "ca7fc1d7287894fb"},
         ),

@@ -25,6 +25,7 @@ from support.vllm_tree import GPU, ROOT, SamplingParams, copy_tree, imported_fro
 
 RELEASE = "0.33.0"
 TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs/vllm.md"
 WHEELS = os.environ["TEST_VLLM_SOURCE"].split(os.pathsep)
 SDIST = os.environ["TEST_VLLM_SDIST"]
 OWN_TESTS = {
@@ -91,6 +92,8 @@ def test_git_applies_both_to_the_wheel_and_the_source_distribution(tmp_path, sou
     for patch, path in zip(found, first, strict=True):
         assert bool(patch["added_to_tests"]) == has_tests
         assert len(patch["left_out"]) == (not has_tests)
+        sizes = f"| `{path.stem}` | {patch['added']} ({patch['added_to_tests']}) |"
+        assert not has_tests or sizes in PAGE.read_text("utf-8")
         # In either order, and without its tests.
         for name, options in {"both": (), "alone": ("--include=vllm/*",)}.items():
             folder = tmp_path / name / ("" if name == "both" else patch["name"])
