@@ -206,8 +206,11 @@ class InputBatch:
 
     def __init__(self, batch: Any, between: Callable[[], None] = lambda: None) -> None:
         self.idx_mapping = torch.tensor(batch.rows)
+        self.idx_mapping_np = np.array(batch.rows, dtype=np.intp)
         self.num_reqs = len(batch.rows)
         self._starts = torch.tensor([0, *np.cumsum(batch.lengths)], dtype=torch.int32)
+        self.query_start_loc_np = self._starts.numpy().copy()
+        self.num_computed_tokens_np = np.array(batch.computed, dtype=np.int32)[batch.rows]
         self.positions = torch.tensor(batch.positions)
         self.num_reqs_after_padding = batch.num_reqs_padded
         self.num_tokens_after_padding = batch.num_tokens_padded

@@ -235,17 +235,25 @@ class Frame:
     """Operations that are collected, and encoded together.
 
     Arrays are kept by reference until `take`, and may be of any integer dtype.
+
+    Attributes:
+        staged: whether there was an append after the last apply, in this frame or before.
     """
 
     def __init__(self) -> None:
+        self.staged = False
         self._ints: list[int] = []
         self._arrays: list[Any] = []
         self._rows: Any = None
         self._computed: Any = None
 
+    def __len__(self) -> int:
+        """Return the number of integers, without those of arrays."""
+        return len(self._ints)
+
     def append(self, row: int, ids: Sequence[Sequence[int]], overwrite: bool) -> None:
         """Add `append_block_ids`, with one sequence of ids per group."""
-        ints = self._ints
+        self.staged, ints = True, self._ints
         ints.extend((_APPEND, row, overwrite))
         for group in ids:
             ints.append(len(group))
@@ -253,6 +261,7 @@ class Frame:
 
     def apply(self) -> None:
         """Add `apply_staged_writes`."""
+        self.staged = False
         self._ints.append(_APPLY)
 
     def gather(

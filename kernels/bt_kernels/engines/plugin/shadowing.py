@@ -47,7 +47,7 @@ class _DifferenceError(Exception):
 class _Shadowed(_Base):
     """Calls of vLLM's class, each made on ours as well; to be combined with that class."""
 
-    def begin_step(self) -> None:
+    def begin_step(self, *_: Any) -> None:
         self._shadow.ours.begin_step()
 
     def end_step(self) -> None:
@@ -55,7 +55,7 @@ class _Shadowed(_Base):
         shadow.prepare(self)
         shadow.run(self, "execute_model", DeferringTables.end_step)
 
-    def begin_batch(self) -> None:
+    def begin_batch(self, *_: Any) -> None:
         self._shadow.ours.begin_batch()
 
     def end_batch(self) -> None:
@@ -79,8 +79,7 @@ class _Shadowed(_Base):
     def apply_staged_writes(self) -> None:
         shadow, apply = self._shadow, super().apply_staged_writes
         if shadow.steps_left == 0:
-            shadow.finish(self)
-            self.apply_staged_writes()
+            shadow.finish(self).apply_staged_writes(self)
             return
         shadow.steps_left -= 1
         shadow.prepare(self, sources=True)
@@ -247,10 +246,13 @@ class _Shadow:
         """Make the engine's tables ordinary ones of vLLM's class for good."""
         self._stopped = True
         del tables._shadow
-        tables.__class__ = self.theirs
+        become(tables, self.theirs, vars(tables))
 
-    def finish(self, tables: Any) -> None:
-        """Make the engine's tables ours, with the same tensors; nothing may wait."""
+    def finish(self, tables: Any) -> Any:
+        """Make the engine's tables ours, with the same tensors; nothing may wait.
+
+        Return the class that they have now: ours, or vLLM's if that failed.
+        """
         ours = self.ours
         try:
             spare = object.__new__(self.theirs)
@@ -260,8 +262,8 @@ class _Shadow:
         except Exception as error:
             COUNTS.failures += 1
             warn_once(f"{describe(error)}. The engine goes on with its own block tables")
-            tables.__class__ = self.theirs
-            return
+            become(tables, self.theirs, vars(tables))
+            return self.theirs
         become(tables, DeferringTables, ours.__dict__)
         for table in ours.block_tables:
             table.belong_to(tables)
@@ -269,6 +271,7 @@ class _Shadow:
             "bt_kernels: %s steps were compared without a difference; ours goes on alone",
             f"{self.steps:,}",
         )
+        return DeferringTables
 
     def _compare(self, tables: Any, outputs: Sequence[_Pair]) -> None:
         """Compare all buffers.
