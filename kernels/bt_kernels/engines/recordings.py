@@ -37,8 +37,8 @@ _INT32 = np.dtype("<i4")
 _FRAME = struct.Struct("<2I")
 _MAX_HEADER = 2**20  # bytes; a first line that is longer is none of ours
 
-_APPEND, _APPLY, _GATHER, _SLOTS, _DUMMY_TABLES, _DUMMY_SLOTS = range(1, 7)
-_REDIRECT, _BEGIN, _END, _SNAPSHOT, _DIFFERENCE = range(7, 12)
+_APPEND, _OVERWRITE, _APPLY, _GATHER, _SLOTS, _DUMMY_TABLES, _DUMMY_SLOTS = range(1, 8)
+_REDIRECT, _BEGIN, _END, _SNAPSHOT, _DIFFERENCE = range(8, 13)
 
 # Which arrays follow, and whether arguments were given
 _ROWS, _STARTS, _FIRSTS, _POSITIONS, _COMPUTED, _MASKS = (1 << bit for bit in range(6))
@@ -244,20 +244,22 @@ class Frame:
         self.staged = False
         self._ints: list[int] = []
         self._arrays: list[Any] = []
+        self._array_numbers = 0
         self._rows: Any = None
         self._computed: Any = None
 
-    def __len__(self) -> int:
-        """Return the number of integers, without those of arrays."""
-        return len(self._ints)
+    @property
+    def num_numbers(self) -> int:
+        """About how many numbers `take` would return."""
+        return len(self._ints) + self._array_numbers
 
     def append(self, row: int, ids: Sequence[Sequence[int]], overwrite: bool) -> None:
         """Add `append_block_ids`, with one sequence of ids per group."""
         self.staged, ints = True, self._ints
-        ints.extend((_APPEND, row, overwrite))
+        ints += (_OVERWRITE if overwrite else _APPEND, row)
         for group in ids:
             ints.append(len(group))
-            ints.extend(group)
+            ints += group
 
     def apply(self) -> None:
         """Add `apply_staged_writes`."""
@@ -281,6 +283,7 @@ class Frame:
         if computed is not None:
             flags |= _COMPUTED
             self._arrays.append(computed)
+        self._array_numbers += 3 * num_reqs  # and for slots
         self._rows, self._computed = rows, computed
         out = -1 if out_rows is None else out_rows
         self._ints.extend((_GATHER, flags, num_reqs, num_reqs_padded, out))
@@ -366,13 +369,13 @@ class Frame:
         ints, arrays = self._ints, self._arrays
         if not ints:
             return b""
-        self._ints, self._arrays = [], []
+        self._ints, self._arrays, self._array_numbers = [], [], 0
         self._rows = self._computed = None
         count = len(ints)
         payload = b"".join(
             (
                 struct.pack(f"<{count + 1}i", count, *ints),
-                *[array.astype(_INT32, copy=False).data for array in arrays],
+                *[array.astype(_INT32, copy=False) for array in arrays],
             )
         )
         return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
@@ -553,10 +556,13 @@ class _Decoder:
     def _text(self, length: int) -> bytes:
         return self._take(-(-length // 4)).tobytes()[:length]
 
-    def _append(self) -> Append:
-        row, overwrite = self._int(), bool(self._int())
+    def _append(self, *, overwrite: bool = False) -> Append:
+        row = self._int()
         ids = [self._take_ints(self._int()) for _ in range(self._header.num_groups)]
         return Append(row, tuple(ids), overwrite)
+
+    def _overwrite(self) -> Append:
+        return self._append(overwrite=True)
 
     def _apply(self) -> Apply:
         return Apply()
@@ -621,6 +627,7 @@ class _Decoder:
 
 _READERS = {
     _APPEND: "_append",
+    _OVERWRITE: "_overwrite",
     _APPLY: "_apply",
     _GATHER: "_gather",
     _SLOTS: "_slots",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,36 +11,48 @@ import numpy.typing as npt
 from bt_kernels.engines.recordings import Frame
 
 _Host = npt.NDArray[Any]
+_Known = tuple[Any, _Host | None, _Host | None, _Host | None]
 
 
 class _Batches:
-    """The runner's latest batches: a drafter's tables are called with its mapping, too."""
+    """The runner's latest batches: a drafter's tables are called with its mapping, too.
 
-    latest: tuple[Any, ...] = ()
+    Attributes:
+        latest: of each the `idx_mapping`, and on the host rows, computed tokens and starts.
+        inside: is true within `prepare_attn`.
+    """
+
+    latest: tuple[_Known, ...] = ()
     inside = False
-    """Is true within `prepare_attn`."""
+
+
+# An object, since setting attributes of a class takes long.
+_BATCHES = _Batches()
 
 
 class Notes:
     """Calls on one object, collected in a frame.
 
     Args:
-        waits: whether to wait for values that are on the GPU alone. If not, they are left out, but
-            for those of the runner's batch, which it has on the host, too.
+        may_wait: returns whether the GPU may be waited for now; all values are its own then. The
+            default never waits: values come from the runner's batch, which it has on the host,
+            too. Values that are on the GPU alone are left out.
     """
 
-    def __init__(self, *, waits: bool = False) -> None:
-        self.frame, self._waits = Frame(), waits
+    def __init__(self, may_wait: Callable[[], bool] | None = None) -> None:
+        self.frame, self._may_wait = Frame(), may_wait
 
     def begin_batch(self, runner: Any = None, batch: Any = None) -> None:
         """Take a batch's host arrays for the calls with its mapping."""
-        split = getattr(runner, "pcp_manager", None)
-        whole = None if split is None else getattr(split, "_global_batch", None)
-        _Batches.latest, _Batches.inside = (batch, whole), True
+        manager = getattr(runner, "pcp_manager", None)
+        latest = _known(batch)
+        if manager is not None:
+            latest += _known(getattr(manager, "_global_batch", None))
+        _BATCHES.latest, _BATCHES.inside = latest, True
 
     def end_batch(self) -> None:
         """Take only the rows from now on, since drafts have other positions."""
-        _Batches.inside = False
+        _BATCHES.inside = False
 
     def gather(
         self,
@@ -50,7 +62,7 @@ class Notes:
         num_computed_tokens: Any,
     ) -> None:
         """Note a gather."""
-        rows, computed, _ = self._of_batch(idx_mapping)
+        _, rows, computed, _ = self._of_batch(idx_mapping)
         masks = num_computed_tokens is not None
         if not masks:
             computed = None
@@ -70,12 +82,10 @@ class Notes:
         out: Any,
     ) -> None:
         """Note a slot mapping."""
-        rows, firsts, starts = self._of_batch(idx_mapping)
+        _, rows, firsts, starts = self._of_batch(idx_mapping)
         num_reqs = idx_mapping.shape[0] if rows is None else len(rows)
         places = None
-        if starts is not None:
-            starts = starts[: num_reqs + 1]
-        else:
+        if starts is None:
             starts, places = self._host(query_start_loc), self._host(positions)
             if starts is not None:
                 starts = starts[: num_reqs + 1]
@@ -87,31 +97,36 @@ class Notes:
             out_columns=None if out is None else out.shape[1],
         )
 
-    def _of_batch(self, mapping: Any) -> tuple[_Host | None, _Host | None, _Host | None]:
-        """Return rows, computed tokens and starts of the batch with this mapping."""
-        if not self._waits:
-            for batch in _Batches.latest:
-                if batch is not None and batch.idx_mapping is mapping:
-                    if not _Batches.inside:
-                        return batch.idx_mapping_np, None, None
-                    return (
-                        batch.idx_mapping_np,
-                        batch.num_computed_tokens_np,
-                        batch.query_start_loc_np,
-                    )
-        return self._host(mapping), None, None
+    def _of_batch(self, mapping: Any) -> _Known:
+        """Return what is known of the batch with this mapping."""
+        if self._may_wait is None:
+            for known in _BATCHES.latest:
+                if known[0] is mapping:
+                    return known if _BATCHES.inside else (mapping, known[1], None, None)
+        return mapping, self._host(mapping), None, None
 
     def _host(self, tensor: Any) -> _Host | None:
         """Return a copy of a tensor on the host; `None` if it would have to be waited for."""
-        if not self._waits and tensor.device.type != "cpu":
+        on_host = tensor.device.type == "cpu"
+        if not on_host and (self._may_wait is None or not self._may_wait()):
             return None
         found: _Host = tensor.cpu().numpy().copy()
         return found
 
 
+def _known(batch: Any) -> tuple[_Known, ...]:
+    """Return mapping, rows, computed tokens and starts of a batch; empty if it lacks any."""
+    try:
+        rows, starts = batch.idx_mapping_np, batch.query_start_loc_np
+        known = batch.idx_mapping, rows, batch.num_computed_tokens_np, starts[: len(rows) + 1]
+    except AttributeError:
+        return ()
+    return (known,)
+
+
 def forget_batches() -> None:
     """Keep no batch any more."""
-    _Batches.latest, _Batches.inside = (), False
+    _BATCHES.latest, _BATCHES.inside = (), False
 
 
 def _firsts(starts: _Host, places: _Host | None) -> tuple[_Host | None, _Host | None]:

@@ -10,8 +10,8 @@ from bt_kernels.engines.recordings import Frame
 
 REDIRECT = "redirect_writes_to_null_block"
 
-_OUTSIDE_INTS = 2**12
-"""Integers after which calls outside of steps are a frame."""
+_OUTSIDE = 2**12
+"""Numbers after which calls outside of steps are a frame."""
 
 
 def recorded(
@@ -28,8 +28,9 @@ def recorded(
         end_frame: called with the object after each step, and after many calls outside of steps.
         fail: called with the object and the reason when a call cannot be noted.
     """
-    # Not by `super()`, which takes longer than a note.
+    # Not by `super()` or attributes, which take longer than a note.
     frame, in_step = notes.frame, False
+    note_append, note_gather, note_slots = frame.append, notes.gather, notes.slots
     append, apply = kind.append_block_ids, kind.apply_staged_writes
     gather, map_slots = kind.gather_block_tables, kind.compute_slot_mappings
     begin_step, end_step, begin_batch, end_batch = (
@@ -45,14 +46,14 @@ def recorded(
         ) -> None:
             append(self, req_index, new_block_ids, overwrite)
             try:
-                frame.append(req_index, new_block_ids, overwrite)
+                note_append(req_index, new_block_ids, overwrite)
             except Exception as error:
                 fail(self, error)
 
         def apply_staged_writes(self) -> None:
             apply(self)
             frame.apply()
-            if not in_step and len(frame) > _OUTSIDE_INTS:
+            if not in_step and frame.num_numbers > _OUTSIDE:
                 end_frame(self)
 
         def gather_block_tables(
@@ -65,7 +66,7 @@ def recorded(
         ) -> Any:
             found = gather(self, idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens)
             try:
-                notes.gather(idx_mapping, num_reqs_padded, out, num_computed_tokens)
+                note_gather(idx_mapping, num_reqs_padded, out, num_computed_tokens)
             except Exception as error:
                 fail(self, error)
             return found
@@ -81,7 +82,7 @@ def recorded(
             tokens = query_start_loc, positions, num_tokens_padded
             found = map_slots(self, idx_mapping, *tokens, out)
             try:
-                notes.slots(idx_mapping, *tokens, out)
+                note_slots(idx_mapping, *tokens, out)
             except Exception as error:
                 fail(self, error)
             return found

@@ -8,29 +8,23 @@ fails, the object has its own class again, and a warning gives the reason.
 
 from __future__ import annotations
 
-import inspect
-import sys
-import time
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
 from bt_kernels.engines.plugin import settings
 from bt_kernels.engines.plugin.call_files import CallFile
+from bt_kernels.engines.plugin.headers import recording_header
 from bt_kernels.engines.plugin.messages import LOGGER, describe, warn_once
 from bt_kernels.engines.plugin.noting import Notes, forget_batches
 from bt_kernels.engines.plugin.recorded import REDIRECT, recorded
 from bt_kernels.engines.plugin.snapshots import SnapshotCopies
-from bt_kernels.engines.recordings import RECORDING, Frame, Header
+from bt_kernels.engines.recordings import Frame
 
-_WRITE_BYTES = 2**16
+_FRAME_NUMBERS = 2**14
 _WRITE_SECONDS = 1.0
 _RECORDED: WeakSet[Any] = WeakSet()
-_ARGUMENTS = (
-    *("block_sizes", "max_num_reqs", "max_num_batched_tokens", "max_num_blocks_per_group"),
-    *("cp_size", "cp_rank", "cp_interleave"),
-    *("slot_mapping_enabled", "dcp_sharded", "sliding_window_reach"),
-)
 
 
 def record(
@@ -49,7 +43,7 @@ def record(
         OSError: when no file can be created.
         ValueError: when the constructor has an argument that recordings have no field for.
     """
-    file = CallFile(path, _header(theirs, args, kwargs), settings.record_bytes())
+    file = CallFile(path, recording_header(theirs, args, kwargs), settings.record_bytes())
     Recorder(file, tables)
 
 
@@ -76,7 +70,7 @@ class Recorder:
         self._copies = SnapshotCopies(tables)
         self._copies_wait = False
         self._frames: list[bytes] = []
-        self._size, self._written_at = 0, time.monotonic()
+        self._written_at = monotonic()
         self._ended = False
         from multiprocessing.util import Finalize
 
@@ -118,18 +112,21 @@ class Recorder:
             self._warn(error)
 
     def _end_frame(self, tables: Any) -> None:
-        """Make a frame of the calls since the last one, and write frames if there are enough."""
+        """Write the calls since the last frame, if there are many or it was long ago."""
+        now = monotonic()
+        if (
+            now - self._written_at < _WRITE_SECONDS
+            and self._notes.frame.num_numbers < _FRAME_NUMBERS
+        ):
+            return
         try:
             if not self._ended:
-                self._add_frame(tables)
+                self._write_frame(tables, now)
         except Exception as error:
             self.fail(tables, error)
 
-    def _add_frame(self, tables: Any) -> None:
+    def _write_frame(self, tables: Any, now: float) -> None:
         self._add()
-        now = time.monotonic()
-        if self._size < _WRITE_BYTES and now - self._written_at < _WRITE_SECONDS:
-            return
         if self._file.belongs_to_parent:
             raise RuntimeError("this process was forked from the one that records")
         if not self._write():
@@ -144,9 +141,7 @@ class Recorder:
                 self._notes.frame.redirect(True)
 
     def _add(self) -> None:
-        frame = self._notes.frame.take()
-        self._frames.append(frame)
-        self._size += len(frame)
+        self._frames.append(self._notes.frame.take())
 
     def _write(self) -> bool:
         """Write all frames; return `False` while the contents before them are being copied."""
@@ -160,7 +155,6 @@ class Recorder:
             self._frames.insert(0, first.take())
         self._file.write(b"".join(self._frames))
         self._frames.clear()
-        self._size = 0
         return True
 
     def _warn(self, error: Exception) -> None:
@@ -178,34 +172,3 @@ class Recorder:
             self._file.close()
         except OSError as error:
             LOGGER.debug("bt_kernels: %s", describe(error))
-
-
-def _header(theirs: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Header:
-    """Return the first line of a file for tables that are built with these arguments.
-
-    Raises:
-        ValueError: when the constructor has an argument that recordings have no field for.
-    """
-    found = inspect.signature(theirs).bind(*args, **kwargs).arguments
-    device = found.pop("device")
-    if unknown := found.keys() - set(_ARGUMENTS):
-        raise ValueError(
-            f"vLLM's constructor got {', '.join(sorted(unknown))}; expected only "
-            f"{', '.join(_ARGUMENTS)} and device"
-        )
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in found.items()
-    }
-    return Header(RECORDING, release(), device.type, device_name(device), **values)
-
-
-def release() -> str:
-    """Return the version of vLLM, or an empty string."""
-    return str(getattr(sys.modules.get("vllm"), "__version__", ""))
-
-
-def device_name(device: Any) -> str:
-    """Return the name of a GPU, or an empty string."""
-    import torch
-
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""

@@ -26,6 +26,7 @@ from bt_kernels.engines.recordings import (
     BeginStep,
     EndStep,
     Gather,
+    Header,
     Recording,
     Slots,
     Snapshot,
@@ -124,7 +125,7 @@ def test_after_a_failure_calls_are_recorded_once(vllm, tmp_path, monkeypatch, op
 def test_a_full_file_is_replaced_by_one_that_replays_alone(vllm, tmp_path, monkeypatch):
     layout, scheduler, rng = drawn(1)
     monkeypatch.setattr(settings, "record_bytes", lambda: 3000)
-    monkeypatch.setattr(recording, "_WRITE_BYTES", 500)
+    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 100)
     both = runners(vllm, layout, "off", monkeypatch)
     theirs = type(both[1].block_tables)
     for _ in range(12):
@@ -147,7 +148,7 @@ def test_a_full_file_is_replaced_by_one_that_replays_alone(vllm, tmp_path, monke
 def test_frames_wait_until_the_gpu_has_copied_the_tables(vllm, tmp_path, monkeypatch):
     layout, scheduler, rng = drawn(1)
     monkeypatch.setattr(settings, "record_bytes", lambda: 1)
-    monkeypatch.setattr(recording, "_WRITE_BYTES", 1)
+    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
     both = runners(vllm, layout, "off", monkeypatch)
     copies = both[0].block_tables._recorder._copies
     with monkeypatch.context() as patched:
@@ -207,10 +208,8 @@ class OnGpu:
 
 def read_notes(notes, tmp_path):
     path = tmp_path / "notes"
-    layout = drawn(1)[0]
-    groups = (len(layout.block_sizes), layout.widths)
-    line = recording.Header("recording", "", "cuda", "", layout.block_sizes, 9, 99, groups[1])
-    path.write_bytes(line.to_line() + notes.frame.take())
+    header = Header("recording", "", "cuda", "", (16, 8), 9, 99, (3, 5))
+    path.write_bytes(header.to_line() + notes.frame.take())
     return replays(path)
 
 
@@ -292,7 +291,7 @@ def test_after_a_fault_recording_stops_with_one_warning(
     vllm, tmp_path, monkeypatch, caplog, fault, mode
 ):
     expected, plant = FAULTS[fault]
-    monkeypatch.setattr(recording, "_WRITE_BYTES", 1)
+    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
     layout, scheduler, rng = drawn(1)
     both = runners(vllm, layout, mode, monkeypatch)
     play(both, scheduler, rng, 2)
@@ -341,8 +340,8 @@ def test_arguments_of_other_releases_are_refused_by_name(vllm, monkeypatch, capl
 
 def test_a_call_that_cannot_be_noted_ends_the_recording(vllm, monkeypatch, caplog):
     layout, scheduler, rng = drawn(1)
-    both = runners(vllm, layout, "off", monkeypatch)
     monkeypatch.setattr(Notes, "gather", None)
+    both = runners(vllm, layout, "off", monkeypatch)
     play(both, scheduler, rng, 3, {"step": 1})
     assert type(both[0].block_tables) is type(both[1].block_tables)
     assert len(caplog.records) == 1
@@ -360,7 +359,7 @@ def test_an_invalid_call_is_not_noted(vllm, tmp_path, monkeypatch):
 
 
 def test_calls_outside_of_steps_are_frames_when_there_are_many(vllm, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "_WRITE_BYTES", 1)
+    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
     layout, _, _ = drawn(1)
     ours, _ = runners(vllm, layout, "off", monkeypatch)
     ids = tuple([3] for _ in layout.widths)

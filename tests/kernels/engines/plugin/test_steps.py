@@ -25,8 +25,9 @@ WHEELS = [folder for folder in FOLDERS if (folder / f"vllm-{RELEASE}.dist-info")
 
 
 @pytest.fixture(params=["stand-in", "vLLM's"])
-def vllm(request, tmp_path, device):
+def vllm(request, tmp_path, device, monkeypatch):
     """Function that imports modules of the package, by the last part of their names."""
+    monkeypatch.setenv("BT_KERNELS_REPRO", str(tmp_path))
     if request.param == "stand-in":
         root = write_package(tmp_path)
     elif WHEELS:
