@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import torch
 from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
 
 from bt_kernels.engines import plugin
-from support.vllm_runner import Step
+from support.vllm_runner import RELEASE, Step
+
+FOLDERS = [Path(folder) for folder in os.environ["TEST_VLLM_SOURCE"].split(os.pathsep) if folder]
+WHEELS = [folder for folder in FOLDERS if (folder / f"vllm-{RELEASE}.dist-info").is_dir()]
+"""Unpacked wheels of vLLM's own class and runner."""
 
 KINDS = {"step": 0.7, "no tokens": 0.1, "no rank has tokens": 0.06, "dummy": 0.08, "pcp": 0.06}
 

@@ -390,7 +390,7 @@ class Recording:
 
     Attributes:
         header: the first line.
-        note: after `operations` ended, what is missing at the end of the file; `None` if nothing.
+        note: after `operations` ended, a sentence if the last frame is incomplete, or `None`.
 
     Args:
         path: the file.
@@ -473,9 +473,9 @@ class Recording:
             "bytes), as a killed process leaves it; it was read up to there"
         )
 
-    def _damaged(self, offset: int, what: str) -> RecordingError:
+    def _damaged(self, offset: int, finding: str) -> RecordingError:
         return RecordingError(
-            f"{self.path}: byte {offset}: {what}. The file is damaged; copy or record it anew"
+            f"{self.path}: byte {offset}: {finding}. The file is damaged; copy or record it anew"
         )
 
 

@@ -46,7 +46,7 @@ class CallFile:
         return os.getpid() != self._pid
 
     def write(self, frames: bytes) -> None:
-        """Append frames; what does not fit on a disk is cut, as readers expect it."""
+        """Append frames. A full disk cuts the last one, which readers leave out."""
         rest = memoryview(frames)
         while rest:
             rest = rest[self._file.write(rest) :]

@@ -1,4 +1,4 @@
-"""Notes of calls on block tables, from what is known of their arguments on the host."""
+"""Notes of calls on block tables, from copies of their arguments on the host."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Notes:
         )
 
     def _of_batch(self, mapping: Any) -> _Known:
-        """Return what is known of the batch with this mapping."""
+        """Return the host arrays of the batch with this mapping; `None` for unknown ones."""
         if self._may_wait is None:
             for known in _BATCHES.latest:
                 if known[0] is mapping:

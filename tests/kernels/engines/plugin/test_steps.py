@@ -7,21 +7,16 @@ vLLM's own class with the text of its runner's methods.
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 
 import pytest
 import torch
 from beside.draw import NO_GROUPS
-from support.plugin_steps import drafts, drawn, play, runners, same
+from support.plugin_steps import WHEELS, drafts, drawn, play, runners, same
 from support.vllm_runner import RELEASE, Step, imported_from, write_package
 
 from bt_kernels.engines import plugin
 from bt_kernels.engines.plugin import counting, shadowing
 from bt_kernels.engines.plugin.deferring import DeferringTables
-
-FOLDERS = [Path(folder) for folder in os.environ["TEST_VLLM_SOURCE"].split(os.pathsep) if folder]
-WHEELS = [folder for folder in FOLDERS if (folder / f"vllm-{RELEASE}.dist-info").is_dir()]
 
 
 @pytest.fixture(params=["stand-in", "vLLM's"])
