@@ -244,14 +244,12 @@ class Frame:
         self.staged = False
         self._ints: list[int] = []
         self._arrays: list[Any] = []
-        self._array_numbers = 0
         self._rows: Any = None
         self._computed: Any = None
 
-    @property
-    def num_numbers(self) -> int:
-        """About how many numbers `take` would return."""
-        return len(self._ints) + self._array_numbers
+    def __len__(self) -> int:
+        """Return the number of integers that describe the operations, without their arrays."""
+        return len(self._ints)
 
     def append(self, row: int, ids: Sequence[Sequence[int]], overwrite: bool) -> None:
         """Add `append_block_ids`, with one sequence of ids per group."""
@@ -283,7 +281,6 @@ class Frame:
         if computed is not None:
             flags |= _COMPUTED
             self._arrays.append(computed)
-        self._array_numbers += 3 * num_reqs  # and for slots
         self._rows, self._computed = rows, computed
         out = -1 if out_rows is None else out_rows
         self._ints.extend((_GATHER, flags, num_reqs, num_reqs_padded, out))
@@ -360,7 +357,7 @@ class Frame:
         self._ints.extend((_DIFFERENCE, len(text)))
         self._arrays.append(_padded(text))
 
-    def take(self) -> bytes:
+    def take(self) -> bytearray:
         """Return all operations since the last call as a frame; empty if there are none.
 
         Raises:
@@ -368,17 +365,20 @@ class Frame:
         """
         ints, arrays = self._ints, self._arrays
         if not ints:
-            return b""
-        self._ints, self._arrays, self._array_numbers = [], [], 0
+            return bytearray()
+        self._ints, self._arrays = [], []
         self._rows = self._computed = None
         count = len(ints)
-        payload = b"".join(
+        frame = bytearray().join(
             (
+                bytes(_FRAME.size),
                 struct.pack(f"<{count + 1}i", count, *ints),
                 *[array.astype(_INT32, copy=False) for array in arrays],
             )
         )
-        return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+        payload = memoryview(frame)[_FRAME.size :]
+        _FRAME.pack_into(frame, 0, len(payload), zlib.crc32(payload))
+        return frame
 
 
 def _padded(text: bytes) -> Ints:

@@ -45,12 +45,12 @@ class CallFile:
         """Return whether this process was forked from the one that writes."""
         return os.getpid() != self._pid
 
-    def write(self, frames: bytes) -> None:
-        """Append frames. A full disk cuts the last one, which readers leave out."""
-        rest = memoryview(frames)
+    def write(self, frame: bytearray) -> None:
+        """Append a frame. A full disk cuts it, and readers leave it out."""
+        rest = memoryview(frame)
         while rest:
             rest = rest[self._file.write(rest) :]
-        self._size += len(frames)
+        self._size += len(frame)
 
     def replace(self) -> None:
         """Keep the file as `FILE.1`, and begin another one."""

@@ -44,11 +44,10 @@ class Notes:
 
     def begin_batch(self, runner: Any = None, batch: Any = None) -> None:
         """Take a batch's host arrays for the calls with its mapping."""
+        _BATCHES.latest, _BATCHES.inside = _known(batch), True
         manager = getattr(runner, "pcp_manager", None)
-        latest = _known(batch)
         if manager is not None:
-            latest += _known(getattr(manager, "_global_batch", None))
-        _BATCHES.latest, _BATCHES.inside = latest, True
+            _BATCHES.latest += _known(getattr(manager, "_global_batch", None))
 
     def end_batch(self) -> None:
         """Take only the rows from now on, since drafts have other positions."""
@@ -119,7 +118,7 @@ def _known(batch: Any) -> tuple[_Known, ...]:
     try:
         rows, starts = batch.idx_mapping_np, batch.query_start_loc_np
         known = batch.idx_mapping, rows, batch.num_computed_tokens_np, starts[: len(rows) + 1]
-    except AttributeError:
+    except (AttributeError, TypeError):
         return ()
     return (known,)
 

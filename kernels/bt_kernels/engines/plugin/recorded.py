@@ -11,7 +11,7 @@ from bt_kernels.engines.recordings import Frame
 REDIRECT = "redirect_writes_to_null_block"
 
 _OUTSIDE = 2**12
-"""Numbers after which calls outside of steps are a frame."""
+"""Integers after which calls outside of steps are a frame."""
 
 
 def recorded(
@@ -31,6 +31,8 @@ def recorded(
     # Not by `super()` or attributes, which take longer than a note.
     frame, in_step = notes.frame, False
     note_append, note_gather, note_slots = frame.append, notes.gather, notes.slots
+    note_batch, note_end_batch = notes.begin_batch, notes.end_batch
+    note_apply, note_begin, note_end = frame.apply, frame.begin_step, frame.end_step
     append, apply = kind.append_block_ids, kind.apply_staged_writes
     gather, map_slots = kind.gather_block_tables, kind.compute_slot_mappings
     begin_step, end_step, begin_batch, end_batch = (
@@ -52,8 +54,8 @@ def recorded(
 
         def apply_staged_writes(self) -> None:
             apply(self)
-            frame.apply()
-            if not in_step and frame.num_numbers > _OUTSIDE:
+            note_apply()
+            if not in_step and len(frame) > _OUTSIDE:
                 end_frame(self)
 
         def gather_block_tables(
@@ -101,22 +103,22 @@ def recorded(
             nonlocal in_step
             begin_step(self, *args)
             in_step = True
-            frame.begin_step()
+            note_begin()
 
         def end_step(self) -> None:
             nonlocal in_step
             end_step(self)
             in_step = False
-            frame.end_step()
+            note_end()
             end_frame(self)
 
-        def begin_batch(self, *args: Any) -> None:
-            begin_batch(self, *args)
-            notes.begin_batch(*args)
+        def begin_batch(self, runner: Any = None, batch: Any = None, *_: Any) -> None:
+            begin_batch(self, runner, batch)
+            note_batch(runner, batch)
 
         def end_batch(self) -> None:
             end_batch(self)
-            notes.end_batch()
+            note_end_batch()
 
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(Recorded, name, getattr(kind, name))

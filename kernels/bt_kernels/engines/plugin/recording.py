@@ -22,7 +22,7 @@ from bt_kernels.engines.plugin.recorded import REDIRECT, recorded
 from bt_kernels.engines.plugin.snapshots import SnapshotCopies
 from bt_kernels.engines.recordings import Frame
 
-_FRAME_NUMBERS = 2**14
+_FRAME_STEPS = 32
 _WRITE_SECONDS = 1.0
 _RECORDED: WeakSet[Any] = WeakSet()
 
@@ -69,8 +69,8 @@ class Recorder:
         self._file, self._notes = file, Notes()
         self._copies = SnapshotCopies(tables)
         self._copies_wait = False
-        self._frames: list[bytes] = []
-        self._written_at = monotonic()
+        self._frames: list[bytearray] = []
+        self._num_steps, self._written_at = 0, monotonic()
         self._ended = False
         from multiprocessing.util import Finalize
 
@@ -113,11 +113,9 @@ class Recorder:
 
     def _end_frame(self, tables: Any) -> None:
         """Write the calls since the last frame, if there are many or it was long ago."""
+        self._num_steps += 1
         now = monotonic()
-        if (
-            now - self._written_at < _WRITE_SECONDS
-            and self._notes.frame.num_numbers < _FRAME_NUMBERS
-        ):
+        if self._num_steps < _FRAME_STEPS and now - self._written_at < _WRITE_SECONDS:
             return
         try:
             if not self._ended:
@@ -131,7 +129,7 @@ class Recorder:
             raise RuntimeError("this process was forked from the one that records")
         if not self._write():
             return
-        self._written_at = now
+        self._num_steps, self._written_at = 0, now
         staged = self._notes.frame.staged
         if self._file.is_full and not staged and self._copies.can_begin():
             self._file.replace()
@@ -153,7 +151,8 @@ class Recorder:
             first = Frame()
             first.snapshot(snapshot)
             self._frames.insert(0, first.take())
-        self._file.write(b"".join(self._frames))
+        for frame in self._frames:
+            self._file.write(frame)
         self._frames.clear()
         return True
 

@@ -45,7 +45,7 @@ class Repro:
         frame = self.notes.frame
         if self._error is not None or frame.staged or not self._may_wait():
             return
-        if self._copies and not frame.num_numbers:
+        if self._copies and not frame:
             return  # nothing was called since
         try:
             self._copy(tables)
@@ -71,7 +71,8 @@ class Repro:
             frame.snapshot(self._snapshot())
             calls.difference(difference)
             file = CallFile(folder / _NAME, header, max_bytes=1)
-            file.write(frame.take() + calls.take())
+            file.write(frame.take())
+            file.write(calls.take())
             file.close()
         except Exception as error:
             return f"No repro file was written ({describe(error)})"

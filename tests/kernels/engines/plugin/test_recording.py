@@ -148,7 +148,7 @@ def test_after_a_failure_calls_are_recorded_once(vllm, tmp_path, monkeypatch, op
 def test_a_full_file_is_replaced_by_one_that_replays_alone(vllm, tmp_path, monkeypatch):
     layout, scheduler, rng = drawn(1)
     monkeypatch.setattr(settings, "record_bytes", lambda: 3000)
-    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 100)
+    monkeypatch.setattr(recording, "_FRAME_STEPS", 3)
     both = runners(vllm, layout, "off", monkeypatch)
     theirs = type(both[1].block_tables)
     for _ in range(12):
@@ -171,7 +171,7 @@ def test_a_full_file_is_replaced_by_one_that_replays_alone(vllm, tmp_path, monke
 def test_frames_wait_until_the_gpu_has_copied_the_tables(vllm, tmp_path, monkeypatch):
     layout, scheduler, rng = drawn(1)
     monkeypatch.setattr(settings, "record_bytes", lambda: 1)
-    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
+    monkeypatch.setattr(recording, "_FRAME_STEPS", 1)
     both = runners(vllm, layout, "off", monkeypatch)
     copies = both[0].block_tables._recorder._copies
     with monkeypatch.context() as patched:
@@ -265,6 +265,19 @@ def test_nothing_waits_for_the_gpu(tmp_path):
     assert (others.rows, others.starts, others.positions, others.num_reqs) == (None,) * 3 + (3,)
 
 
+@pytest.mark.parametrize(
+    "batch",
+    [None, SimpleNamespace(), SimpleNamespace(idx_mapping_np=None, query_start_loc_np=None)],
+)
+def test_a_batch_without_host_arrays_leaves_lengths_out(tmp_path, batch):
+    notes = Notes()
+    notes.begin_batch(SimpleNamespace(), batch)
+    notes.slots(OnGpu(3), OnGpu(4), OnGpu(8), 8, None)
+    notes.end_batch()
+    (slots,) = read_notes(notes, tmp_path)
+    assert (slots.rows, slots.starts, slots.num_reqs) == (None, None, 3)
+
+
 def test_prefill_parallelism_has_two_batches(tmp_path):
     local, whole = (
         SimpleNamespace(
@@ -314,7 +327,7 @@ def test_after_a_fault_recording_stops_with_one_warning(
     vllm, tmp_path, monkeypatch, caplog, fault, mode
 ):
     expected, plant = FAULTS[fault]
-    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
+    monkeypatch.setattr(recording, "_FRAME_STEPS", 1)
     layout, scheduler, rng = drawn(1)
     both = runners(vllm, layout, mode, monkeypatch)
     play(both, scheduler, rng, 2)
@@ -382,7 +395,7 @@ def test_an_invalid_call_is_not_noted(vllm, tmp_path, monkeypatch):
 
 
 def test_calls_outside_of_steps_are_frames_when_there_are_many(vllm, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "_FRAME_NUMBERS", 1)
+    monkeypatch.setattr(recording, "_FRAME_STEPS", 1)
     layout, _, _ = drawn(1)
     ours, _ = runners(vllm, layout, "off", monkeypatch)
     ids = tuple([3] for _ in layout.widths)
