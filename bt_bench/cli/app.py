@@ -23,6 +23,7 @@ from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.patch import patch
 from bt_bench.cli.profile.command import profile
+from bt_bench.cli.replay import replay
 from bt_bench.cli.report import report
 from bt_bench.cli.schema import schema
 from bt_bench.cli.selfcheck import selfcheck
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 # By the heading that lists them in the help. Those that measure need the extra `run`.
 _MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
-    _MEASURE: (sweep, check, calibrate, overhead, gate, profile),
+    _MEASURE: (sweep, check, replay, calibrate, overhead, gate, profile),
     "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema, patch),
 }
 
