@@ -119,8 +119,9 @@ def replay(
             Noticing(runner, lambda _, crash: say(f"warning: {crash}")),
             references,
             [entry.name for entry in entries],
-            lambda played: tell(
-                f"replayed {played:,} of {counted(total, 'step')}", time.monotonic() - began
+            lambda arm, played: tell(
+                f"replayed {played:,} of {counted(total, 'step')}, {arm} is next",
+                time.monotonic() - began,
             ),
         )
     counts = Counter("failed" if one.failed else "skipped" if one.reason else "ok" for one in found)

@@ -79,7 +79,7 @@ def replay(
     runner: Runner,
     references: Runner,
     arms: Sequence[str],
-    on_steps: Callable[[int], None] = lambda _: None,
+    on_play: Callable[[str, int], None] = lambda *_: None,
 ) -> list[Replayed]:
     """Play a recording on each arm, up to the arm's first difference.
 
@@ -89,7 +89,7 @@ def replay(
         runner: runs tasks on the arms.
         references: runs tasks on the reference, in a process without any variant.
         arms: names of variants.
-        on_steps: called with the number of steps played so far.
+        on_play: called with an arm, before it plays, and the number of steps that all have played.
 
     Returns:
         The outcomes, in the order of the arms.
@@ -107,19 +107,20 @@ def replay(
         for way, scenario in excerpt.ways.items():
             expected: dict[int, tuple[Any, Played]] = {}  # by the identity of the scenario
             for arm in able:
+                if found[arm].reason is not None:
+                    continue
                 features = surveyed.value[arm].features
                 adapted = recorded.adapted(scenario, features)
                 if id(adapted) not in expected:
                     task = Play((adapted,))
                     expected[id(adapted)] = adapted, references.run(task, ()).value[0]
-                if found[arm].reason is None:
-                    wanted = expected[id(adapted)][1]
-                    _play(recorded, way, adapted, wanted, runner, references, found[arm])
+                on_play(arm, played)
+                wanted = expected[id(adapted)][1]
+                _play(recorded, way, adapted, wanted, runner, references, found[arm])
         played += excerpt.steps
         for arm in able:
             if found[arm].reason is None:
                 found[arm].steps = played
-        on_steps(played)
     return list(found.values())
 
 

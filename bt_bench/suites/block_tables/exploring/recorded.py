@@ -36,8 +36,8 @@ from bt_bench.suites.block_tables.workloads.recorded import batches, file
 from bt_kernels.engines import recordings
 from bt_kernels.layout import TableLayout
 
-EXCERPT_STEPS = 256
-"""Steps in an excerpt: the digests after each of their calls take a few megabytes."""
+EXCERPT_STEPS = 64
+"""Steps in an excerpt: the digests after each of their calls take a megabyte."""
 
 AS_RECORDED = "the recorded calls"
 FUSED = "one call for apply, gather and slots"

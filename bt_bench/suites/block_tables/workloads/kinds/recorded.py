@@ -139,8 +139,8 @@ class RecordedParameters(WorkloadParameters):
             raise UsageError(f"{self.file}: {_no_batch(facts)}")
         if isinstance(window.at, int) and window.at >= there:
             raise UsageError(
-                f"window {window.name!r} begins with batch {window.at}, but {self.file} has "
-                f"{there}; choose an earlier window"
+                f"window {window.name!r} begins with step {window.at}, but {self.file} has "
+                f"{counted(there, 'step')} with a gather and slots; choose an earlier window"
             )
         first = window.at if isinstance(window.at, int) else 0
         steps = min(window.steps, there - first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -68,7 +69,10 @@ def assert_calls(workload, made, first=0):
 
 
 def test_all_calls_of_the_runner_are_in_the_workload(parameters, made):
-    workload = build_workload(parameters(made.path, "window: {steps: 1000}"))
+    ours = parameters(made.path, "window: {steps: 1000}")
+    workload = build_workload(ours)
+    # As the processes of a gate get it.
+    assert build_workload(pickle.loads(pickle.dumps(ours))).digest() == workload.digest()
     assert workload.layout == replace(made.layout, dcp_sharded=())
     assert workload.setup == ()
     assert len(workload.steps) == len(made.batches) > 30
@@ -113,7 +117,8 @@ def test_a_recording_that_ends_early_gives_a_shorter_window(parameters, made):
     workload = build_workload(parameters(made.path, f"window: {{at: {last}}}"))
     assert len(workload.steps) == 1
     late = parameters(made.path, f"window: {{at: {last + 1}}}")
-    with pytest.raises(UsageError, match=f"begins with batch {last + 1}, but .* has {last + 1};"):
+    message = f"begins with step {last + 1}, but .* has {last + 1} steps with a gather and slots;"
+    with pytest.raises(UsageError, match=message):
         late.check_by_reading()
 
 
