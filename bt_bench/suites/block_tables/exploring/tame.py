@@ -122,7 +122,8 @@ def _small(write: Write, layout: TableLayout) -> Write:
 def _small_contents(call: Load, layout: TableLayout) -> Load:
     """Return the contents likewise."""
     tables = zip(call.block_tables, layout.block_sizes, strict=True)
-    return replace(call, block_tables=tuple(table % (2**31 // size) for table, size in tables))
+    small = [table % (2**31 // size) if size > 1 else table for table, size in tables]
+    return replace(call, block_tables=tuple(small))
 
 
 def _inside(batch: Batch, layout: TableLayout) -> Batch:

@@ -27,6 +27,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
 )
 from bt_bench.suites.block_tables.exploring.player import TablePlayer
 from bt_bench.suites.block_tables.exploring.recorded import AS_RECORDED, FUSED, RecordedTables
+from bt_bench.suites.block_tables.exploring.tame import TAMED
 from bt_bench.variants.catalogue import load_reference
 from bt_kernels.engines.recordings import Frame, Snapshot
 from bt_kernels.layout import CUSTOM_OUTPUTS, DISABLED_GROUPS, SLIDING_WINDOW, TableLayout
@@ -115,6 +116,19 @@ def test_a_place_is_found_in_the_file(path, short):
     step, text = tables.located(scenario, len(calls) - 1)
     assert step in (58, 59)
     assert text == str(calls[-1])
+
+
+def test_an_opponent_gets_the_same_contents_and_marks(path, short):
+    tables = RecordedTables(path)
+    *_, excerpt = tables.excerpts(0, None)
+    for scenario in excerpt.ways.values():
+        adapted = tables.adapted(scenario, TAMED)
+        assert marks(adapted) == marks(scenario)
+        (load,), (wanted,) = (
+            [call for call in each.calls if isinstance(call, Load)] for each in (adapted, scenario)
+        )
+        assert all(map(np.array_equal, load.block_tables, wanted.block_tables))
+        assert tables.adapted(scenario, frozenset()) is scenario
 
 
 def test_full_tables_are_loaded_whole(tmp_path):
