@@ -10,6 +10,7 @@ from bt_bench.base.atomic import (
     is_stream,
     refusal_of,
     target_of,
+    writing,
 )
 from bt_bench.base.collection import no_collection
 from bt_bench.base.document import (
@@ -27,6 +28,7 @@ from bt_bench.base.document import (
     one_line,
 )
 from bt_bench.base.files import (
+    MOST_BYTES,
     STDIN,
     compact_json,
     like,

@@ -28,6 +28,7 @@ PACKED = {".xz": ("lzma", b"\xfd7zXZ\x00"), ".gz": ("gzip", b"\x1f\x8b")}
 """The suffixes of packed files, each with the module that unpacks them and their first bytes."""
 
 _XZ_END = b"YZ"
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 
 
 def write_text(path: Path, text: str) -> None:
@@ -110,8 +111,13 @@ def read_text(
         ) from None
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
+    data = _unpacked(data, name, expected)
+    if data.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
+        raise UsageError(
+            f"{name} is an archive; expected {expected}. Unpack it with tar xf, and give the folder"
+        )
     try:
-        return _unpacked(data, name, expected).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8") from None
 

@@ -12,6 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from bt_bench import __version__
 from bt_bench.base.extras import needing_imports, needing_run
 from bt_bench.cli import completion
+from bt_bench.cli.archive import archive
 from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
@@ -20,7 +21,10 @@ from bt_bench.cli.exits import reporting_errors, say
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
+from bt_bench.cli.patch import patch
 from bt_bench.cli.profile.command import profile
+from bt_bench.cli.replay import replay
+from bt_bench.cli.report import report
 from bt_bench.cli.schema import schema
 from bt_bench.cli.selfcheck import selfcheck
 from bt_bench.cli.show import show
@@ -36,8 +40,8 @@ if TYPE_CHECKING:
 # By the heading that lists them in the help. Those that measure need the extra `run`.
 _MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
-    _MEASURE: (sweep, check, calibrate, overhead, gate, profile),
-    "Read": (show, compare, selfcheck, workload, list_, env, schema),
+    _MEASURE: (sweep, check, replay, calibrate, overhead, gate, profile),
+    "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema, patch),
 }
 
 PREFIX = "BT_BENCH_"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,6 +108,60 @@ class Recipe:
     changes: tuple[Change, ...] = ()
 
 
+@dataclass(frozen=True)
+class Excerpt:
+    """Consecutive steps of a recording, to be played on tables of their own.
+
+    Args:
+        steps: number of steps.
+        ways: scenarios that make the same calls in different ways, by the name of the way.
+    """
+
+    steps: int
+    ways: Mapping[str, Any]
+
+
+class RecordedCalls(ABC):
+    """An engine's recorded calls. All of it was read once, so it is known to be whole.
+
+    Attributes:
+        lines: facts for people, a line each; the first is short.
+        features: traits that a variant needs for the calls.
+        steps: number of steps in the whole file.
+    """
+
+    lines: Sequence[str]
+    features: frozenset[str]
+    steps: int
+
+    @abstractmethod
+    def excerpts(self, first: int, steps: int | None) -> Iterator[Excerpt]:
+        """Yield consecutive excerpts, each of which takes little memory.
+
+        Args:
+            first: number of the first step, from 0.
+            steps: the most steps in all; `None`: up to the end.
+        """
+
+    @abstractmethod
+    def adapted(self, scenario: Any, features: frozenset[str]) -> Any:
+        """Return the scenario as a variant can play it; the same object if nothing differs.
+
+        Args:
+            scenario: the scenario.
+            features: the variant's features, and its abilities.
+        """
+
+    @abstractmethod
+    def located(self, scenario: Any, place: int) -> tuple[int, str]:
+        """Return the step in the file of a call, and the call in words.
+
+        Args:
+            scenario: the scenario.
+            place: index of the call, as the player counts them.
+        """
+
+
 class Player(ABC):
     """A player of scenarios on a variant or on the reference, where torch may be loaded."""
 
@@ -176,6 +231,15 @@ class Explorer(ABC):
             place: index of the last call to keep, from 0, as the player counts them.
         """
         return scenario
+
+    def recording(self, path: Path) -> RecordedCalls:
+        """Read a recording of an engine's calls.
+
+        Raises:
+            UsageError: if it is damaged or something else, naming file and place; or if the suite
+                has no recordings.
+        """
+        raise UsageError(f"{path}: recordings are of block tables, and this suite has none")
 
     def made(self, recipe: Recipe) -> Any:
         """Make the scenario of a recipe.

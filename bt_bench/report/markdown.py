@@ -25,14 +25,14 @@ def render_document(document: Document, *, aligned: bool = True) -> str:
         aligned: pad the columns of tables, for reading them as plain text.
     """
     blocks = [f"# {escape(document.title)}"]
-    blocks += [_block(block, aligned) for block in document.lead]
+    blocks += [render_block(block, aligned=aligned) for block in document.lead]
     for section in document.sections:
         title = escape(section.title)
         if section.folded:  # blank lines around it, or GitHub reads no Markdown inside
             blocks.append(f"<details>\n<summary>{title}</summary>")
         else:
             blocks.append(f"## {title}")
-        blocks += [_block(block, aligned) for block in section.blocks]
+        blocks += [render_block(block, aligned=aligned) for block in section.blocks]
         if section.folded:
             blocks.append("</details>")
     return "\n\n".join(blocks) + "\n"
@@ -44,18 +44,25 @@ def escape(text: str) -> str:
     return re.sub("[&<>]", lambda match: _ENTITIES[match[0]], escaped)
 
 
-def _block(block: Block, aligned: bool) -> str:
+def render_block(block: Block, *, aligned: bool = True, width: int = LINE_WIDTH) -> str:
+    """Return a paragraph, a list or a table as Markdown.
+
+    Args:
+        block: the block.
+        aligned: pad the columns of a table, for reading it as plain text.
+        width: the longest line of a paragraph or an item; tables have none.
+    """
     if isinstance(block, Table):
-        return "\n".join(_render_table(block, aligned))
+        return "\n".join(_render_table(block, aligned, width))
     if isinstance(block, Bullets):
-        return "\n".join("- " + _wrap(item, indent="  ") for item in block.items)
-    return _wrap(block)
+        return "\n".join("- " + _wrap(item, width, indent="  ") for item in block.items)
+    return _wrap(block, width)
 
 
-def _wrap(text: str, indent: str = "") -> str:
+def _wrap(text: str, width: int, indent: str = "") -> str:
     lines = textwrap.wrap(
         escape(text),
-        LINE_WIDTH - len(indent),
+        width - len(indent),
         break_long_words=False,
         break_on_hyphens=False,
     )
@@ -68,7 +75,7 @@ def _escape_start(match: re.Match[str]) -> str:
     return match[0] + "\\" if match[0].isdigit() else "\\" + match[0]
 
 
-def _render_table(table: Table, aligned: bool) -> Iterator[str]:
+def _render_table(table: Table, aligned: bool, width: int) -> Iterator[str]:
     texts, notes = numbered_notes(table)
     rows = [[escape(text) for text in row] for row in (table.columns, *texts)]
     measured = rows if aligned else [[""] * len(rows[0])]
@@ -84,7 +91,7 @@ def _render_table(table: Table, aligned: bool) -> Iterator[str]:
     if notes:
         yield ""
     # As a list, because a paragraph would join the lines.
-    yield from (f"- {_wrap(note, indent='  ')}" for note in notes)
+    yield from (f"- {_wrap(note, width, indent='  ')}" for note in notes)
 
 
 def _pad(text: str, width: int, left: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bt_bench.results.files.archive import ARCHIVE_SUFFIX, Archive, verify_archive, write_archive
 from bt_bench.results.files.baselines import (
     baseline_names,
     baseline_path,
@@ -96,6 +97,7 @@ from bt_bench.results.run.case import (
     StopReason,
     WorkloadRecord,
 )
+from bt_bench.results.run.commands import folder_of, public_text, sweep_commands
 from bt_bench.results.run.helpers import (
     HELPER_TRAITS,
     Helper,

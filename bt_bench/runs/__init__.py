@@ -49,6 +49,7 @@ from bt_bench.runs.preflight import (
     settle_sweep,
 )
 from bt_bench.runs.progress import CaseReport, Lines, Progress, replacement
+from bt_bench.runs.replay import Deviation, Replayed, replay
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
 from bt_bench.runs.selfcheck.resampled import RecordedPopulation

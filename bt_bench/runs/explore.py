@@ -118,8 +118,8 @@ class Explored:
 
 
 @dataclass(frozen=True)
-class _Difference:
-    """A difference between the results of a variant and of the reference.
+class Difference:
+    """The first difference between the results of a variant and of the reference.
 
     Args:
         place: index of the call, from 0.
@@ -148,7 +148,7 @@ class _Lane:
     batches: Sequence[tuple[int, Sequence[Recipe]]]
     played: list[Recipe] = field(default_factory=list)
     at: int = 0
-    wrong: tuple[Any, _Difference] | None = None
+    wrong: tuple[Any, Difference] | None = None
 
 
 @dataclass
@@ -319,7 +319,7 @@ class Exploring:
         runner: Runner,
         scenarios: Sequence[Any],
         not_tried: dict[str, None] | None = None,
-    ) -> tuple[int, _Difference] | None:
+    ) -> tuple[int, Difference] | None:
         """Return the index of the first scenario that an arm gets wrong, and the difference.
 
         Args:
@@ -335,16 +335,16 @@ class Exploring:
         if arm in finished.failed:  # it took its process with it: which of them did?
             reason = finished.failed[arm]
             if len(scenarios) == 1:
-                return 0, _Difference(runner.calls_made, reason.code, reason)
+                return 0, Difference(runner.calls_made, reason.code, reason)
             for at, scenario in enumerate(scenarios):
                 failing = self._first_wrong(arm, runner, [scenario])
                 if failing is not None:
                     return at, failing[1]
-            return len(scenarios) - 1, _Difference(0, reason.code, reason)
+            return len(scenarios) - 1, Difference(0, reason.code, reason)
         if not_tried is not None:
             not_tried.update((text, None) for each in finished.value for text in each.not_tried)
         for at, (one, other) in enumerate(zip(wanted, finished.value, strict=True)):
-            difference = _difference(one, other)
+            difference = first_difference(one, other)
             if difference is not None:
                 return at, difference
         return None
@@ -355,7 +355,7 @@ class Exploring:
         runner: Runner,
         played: Sequence[Recipe],
         scenario: Any,
-        difference: _Difference,
+        difference: Difference,
     ) -> Found:
         """Describe the fault in a scenario, the last one that a process played.
 
@@ -387,7 +387,7 @@ class Exploring:
         runner: Runner,
         played: Sequence[Recipe],
         scenario: Any,
-        difference: _Difference,
+        difference: Difference,
     ) -> Found:
         """Describe the fault in a scenario that is right in a process of its own."""
         reason = difference.reason or Reason(code=ReasonCode.WRONG_RESULT, message=difference.name)
@@ -417,8 +417,8 @@ class Exploring:
         return (*lines[:half], f"… {len(lines) - 2 * half} more calls …", *lines[-half:])
 
     def _shrunk(
-        self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: _Difference
-    ) -> tuple[Recipe, Any, _Difference] | None:
+        self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: Difference
+    ) -> tuple[Recipe, Any, Difference] | None:
         """Return the smallest scenario with the same fault that can be found in time.
 
         `None` if it is right in a fresh process: it was wrong because of earlier tries.
@@ -457,7 +457,7 @@ class Exploring:
             return None
         return recipe, scenario, again[1]
 
-    def _told(self, arm: str, runner: Runner, scenario: Any, difference: _Difference) -> Reason:
+    def _told(self, arm: str, runner: Runner, scenario: Any, difference: Difference) -> Reason:
         """Return the fault, with the first differing element and both values."""
         where = f"call {difference.place + 1}"
         if difference.reason is not None:
@@ -474,16 +474,16 @@ class Exploring:
         return Reason(code=ReasonCode.WRONG_RESULT, message=f"{where}: {text}")
 
 
-def _difference(wanted: Played, found: Played) -> _Difference | None:
+def first_difference(wanted: Played, found: Played) -> Difference | None:
     """Return the first difference."""
     for place, (right, seen) in enumerate(zip(wanted.digests, found.digests, strict=False)):
         for name, value in right.items():
             if not _same(value, seen.get(name)):
-                return _Difference(place, name)
+                return Difference(place, name)
     if found.reason is not None:
-        return _Difference(len(found.digests), found.reason.code, found.reason)
+        return Difference(len(found.digests), found.reason.code, found.reason)
     if len(found.digests) != len(wanted.digests):
-        return _Difference(min(len(found.digests), len(wanted.digests)), "number of calls")
+        return Difference(min(len(found.digests), len(wanted.digests)), "number of calls")
     return None
 
 

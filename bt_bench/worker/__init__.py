@@ -23,6 +23,7 @@ from bt_bench.worker.tasks.plays import (
     ReadCoverage,
     ReadRan,
     Survey,
+    Surveyed,
     Unreached,
 )
 from bt_bench.worker.tasks.runner import Finished, Runner, Watcher

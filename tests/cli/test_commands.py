@@ -16,7 +16,7 @@ from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.check import Outcome
 
 COMMANDS = ("sweep", "check", "overhead", "show", "compare", "workload", "list", "env", "schema")
-COMMANDS += ("calibrate", "gate", "selfcheck", "profile")
+COMMANDS += ("calibrate", "gate", "selfcheck", "profile", "report", "archive", "replay", "patch")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -153,10 +153,10 @@ def test_aliases_of_aliases(error_of):
          "max_model_len, idx_mapping_dtype, pad_requests, "
          "disabled_groups, sliding_window, cp_size, cp_rank, cp_interleave, unsharded_groups, "
          "custom_outputs, layout_source, seed, requests, tokens, staged_writes, dummy_requests, "
-         "mapping, tokens_per_request, prefills, prefill_tokens, min_length, spread, longest, "
-         "writes, written_ids, trace, columns.preset, columns.arrival, columns.prompt, "
-             "columns.output, columns.time, rate, base_ms, per_token_us, num_blocks, window.name, "
-         "window.at, window.steps, columns, window"),
+         "mapping, tokens_per_request, prefills, prefill_tokens, min_length, file, window.name, "
+         "window.at, window.steps, spread, longest, writes, written_ids, trace, columns.preset, "
+         "columns.arrival, columns.prompt, columns.output, columns.time, rate, base_ms, "
+         "per_token_us, num_blocks, window, columns"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
          "workloads, and no case is one; remove it"),
     ],
@@ -264,13 +264,13 @@ def test_top_level(error_of, text, expected):
         ("name: a, workload: bach, requests: 1",
          "1:29: workload is 'bach'; did you mean 'batch'?"),
         ("name: a, workload: 3, requests: 1",
-         "1:29: workload is 3; expected one of uniform, batch, spread, trace"),
+         "1:29: workload is 3; expected one of uniform, batch, recorded, spread, trace"),
         ("name: a, workload: batch, requests: 1, tokens: 2",
          "1:49: 'tokens' is a parameter of uniform and spread workloads, and this case is batch; "
          "remove it"),
         ("name: a, requests: 1, tokens: 2, window: {steps: 3}",
-         "1:52: 'window.steps' is a parameter of trace workloads, and this case is uniform; "
-         "remove it"),
+         "1:52: 'window.steps' is a parameter of recorded and trace workloads, and this case is "
+         "uniform; remove it"),
         ("name: a, workload: trace, trace: azure_conv, rate: .inf",
          "1:61: rate is .inf; expected a number above 0 and up to 10000"),
         ("name: a, workload: trace, trace: azure_conv, rate: 0",

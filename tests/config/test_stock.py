@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 from pydantic import Field
+from support.recorded import write
 
 from bt_bench.base.errors import UsageError
 from bt_bench.config import validation
@@ -27,7 +28,7 @@ from bt_bench.suites.block_tables.workloads import (
     layout_of,
 )
 from bt_bench.suites.block_tables.workloads.layouts.presets import MODEL_PRESETS
-from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW
+from bt_kernels.layout import CONTEXT_PARALLELISM, FEATURES, SLIDING_WINDOW, TableLayout
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configs.md").read_text(encoding="utf-8")
 
@@ -240,6 +241,7 @@ def test_yaml_of_the_documentation_loads(text, tmp_path):
     (tables,) = blocks("json")
     (tmp_path / "gateway.csv").write_text(trace, encoding="utf-8")
     (tmp_path / "tables.json").write_text(tables, encoding="utf-8")
+    write(tmp_path / "calls.4711-1.bin", TableLayout((16,), (8,), 4, 32))
     (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
     spec = load_config(tmp_path / "my.yaml")
     for name in (case.name for case in spec.cases if "prefill_1x" in case.name):

@@ -12,7 +12,9 @@ from bt_bench.report.formats.texts import clean, limit_text, span_text
 from bt_bench.results import Quantity, Series, series_of
 
 _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.STAGE_US: "staging"}
-_TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}
+TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}
+"""The series that can be primary, by the names of their metrics."""
+
 _WITHOUT_FIGURE = (Verdict.INVALID, Verdict.MISSING)
 _SMALLEST_FACTOR = 1.1
 """A change by a smaller factor is given in percent."""
@@ -95,13 +97,13 @@ def sentences(judgements: Sequence[Judgement]) -> Iterator[str]:
     """
     sides: dict[tuple[Operation, str, str], dict[Series, list[Judgement]]] = {}
     for each in sorted(judgements, key=lambda one: -one.operation.traits.rank):
-        series = _TIMES.get(each.metric)
+        series = TIMES.get(each.metric)
         if series is not None and not each.exploratory:
             of_side = sides.setdefault((each.operation, each.base, each.other), {})
             of_side.setdefault(series, []).append(each)
     several = len({base for _, base, _ in sides}) > 1
     for (operation, base, other), unordered in sides.items():
-        judged = {series: unordered[series] for series in _TIMES.values() if series in unordered}
+        judged = {series: unordered[series] for series in TIMES.values() if series in unordered}
         count = max(map(len, judged.values()))
         over = f", {count} cases" if count > 1 else ""
         against = f", against {clean(base)}" if several else ""

@@ -73,7 +73,7 @@ def _whole_document(judged: Judged) -> Document:
 
 def _brief_document(judged: Judged) -> Document:
     deciding = judged.deciding
-    listed, rest = _worst(deciding)
+    listed, rest = worst_verdicts(deciding)
     if judged.sorted_by:
         place = {id(each): index for index, each in enumerate(judged.judgements)}
         listed.sort(key=lambda members: min(place[id(each)] for each in members))
@@ -89,7 +89,7 @@ def _brief_document(judged: Judged) -> Document:
         title = "Worst first" if rest else "By case"
         if judged.sorted_by:
             title = f"The worst, by {judged.sorted_by}" if rest else f"By {judged.sorted_by}"
-        sections.append(Section(f"{title}: {_caption(listed)}", (_brief_table(listed), more)))
+        sections.append(Section(f"{title}: {worst_caption(listed)}", (worst_table(listed), more)))
     lead = lead_of(judged, ())
     if any(each.advisory for each in judged.judgements):
         lead = (*lead, _ADVISORY)
@@ -97,12 +97,18 @@ def _brief_document(judged: Judged) -> Document:
     return Document(judged.title, lead, tuple(sections))
 
 
-def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
+def worst_verdicts(
+    deciding: Sequence[Judgement], most: int = MAX_LISTED
+) -> tuple[list[list[Judgement]], str]:
     """Return the verdicts to list, the worst first, alike ones together, and a tally of the rest.
 
     Verdicts are alike if they rest on no figure, and have the same sides, metric and reason.
     INVALID or MISSING ones for one reason are listed once for all metrics and sides, for example if
     the base has failed.
+
+    Args:
+        deciding: the verdicts that decide.
+        most: the largest number of lines.
     """
     alike: dict[object, list[Judgement]] = {}
     for each in sorted(deciding, key=_badness):
@@ -113,7 +119,7 @@ def _worst(deciding: Sequence[Judgement]) -> tuple[list[list[Judgement]], str]:
             reason = each.base, each.other, each.metric, reason
         has_figure = each.ratio is not None or each.cause is Cause.EXACT
         alike.setdefault(id(each) if has_figure else reason, []).append(each)
-    listed = [*alike.values()][:MAX_LISTED]
+    listed = [*alike.values()][:most]
     kept = {id(each) for members in listed for each in members}
     rest = [each for each in deciding if id(each) not in kept]
     return listed, tally(rest) if rest else ""
@@ -129,8 +135,12 @@ def _badness(judgement: Judgement) -> tuple[int, bool, float]:
     return WORST_FIRST.index(judgement.verdict), judgement.cause is Cause.EXACT, change
 
 
-def _brief_table(listed: Sequence[Sequence[Judgement]]) -> Table:
-    """Build a table with a row for each verdict; if sides differ, each has a heading."""
+def worst_table(listed: Sequence[Sequence[Judgement]]) -> Table:
+    """Build a table with a row for each verdict; if sides differ, each has a heading.
+
+    Args:
+        listed: verdicts by line, see `worst_verdicts`.
+    """
     has_limit = _is_open(listed)
     columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
@@ -150,7 +160,8 @@ def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
     return any(each.verdict is Verdict.INCONCLUSIVE for members in listed for each in members)
 
 
-def _caption(listed: Sequence[Sequence[Judgement]]) -> str:
+def worst_caption(listed: Sequence[Sequence[Judgement]]) -> str:
+    """Return a caption on the units of a table of `worst_table`."""
     speed_ups = any(_is_speed_up(each) for members in listed for each in members)
     changes = "changes in percent, or speed-ups," if speed_ups else "changes in percent"
     # Such changes do not follow from the two medians beside them.

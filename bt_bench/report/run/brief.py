@@ -68,10 +68,10 @@ def brief_document(
         Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
     ]
     sections = [*_summaries(arms, operations), *sections]
-    failures = tuple(_failure_texts(arms))
+    failures = tuple(failure_texts(arms))
     if failures:  # first: they limit everything below
         sections.insert(0, Section("Not every case is ok", (Bullets(failures),)))
-    this_run = (*_missed(arms), *measured_on(results), *brief_facts(arms))
+    this_run = (*missed_texts(arms), *measured_on(results), *brief_facts(arms))
     sections.append(Section("This run", this_run))
     return Document(
         title=_title(arms, results, partial),
@@ -112,14 +112,14 @@ def _crashes(arms: Arms) -> Iterator[str]:
         yield f"Warning: {plural} that did not happen again."
 
 
-def _missed(arms: Arms) -> Iterator[str]:
+def missed_texts(arms: Arms) -> Iterator[str]:
     """Yield the promises about measurements that this machine does not keep."""
     calibration = arms.baseline.result.calibration
     missed = missed_promises(calibration) if calibration else []
     yield from (f"Failed self-check: {promise_text(each)}." for each in missed)
 
 
-def _failure_texts(arms: Arms) -> Iterator[str]:
+def failure_texts(arms: Arms) -> Iterator[str]:
     """Yield a line per variant and reason, since a variant often fails all cases alike."""
     alike: dict[tuple[str, Status, str], list[str]] = {}
     for name, case in failures_of(arms):

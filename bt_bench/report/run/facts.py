@@ -53,16 +53,21 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
 
 def run_facts(arms: Arms) -> Iterator[str]:
     """Yield facts on the run, its rounds, and the baseline of the changes."""
-    yield _run_fact(arms)
-    yield from _check_facts(arms)
-    yield from _round_facts(arms)
-    yield from _binary_facts(arms)
-    yield from _opponent_facts(arms)
+    yield from measuring_facts(arms)
     if arms.others:
         others = ", ".join(arm.name for arm in arms.others)
         yield f"Changes: {others} against {arms.baseline.name}."
     else:
         yield f"Only {arms.baseline.name} was measured, so there are no changes to show."
+
+
+def measuring_facts(arms: Arms) -> Iterator[str]:
+    """Yield facts on the run, its checks, its rounds, its binaries, and opponents."""
+    yield _run_fact(arms)
+    yield from _check_facts(arms)
+    yield from _round_facts(arms)
+    yield from _binary_facts(arms)
+    yield from _opponent_facts(arms)
 
 
 def brief_facts(arms: Arms) -> Iterator[str]:

@@ -66,6 +66,16 @@ _OTHERS = (
         "no command reads it, so give the run folder that it is of",
     ),
     DocumentKind(
+        "draft of a pull request",
+        frozenset({"machine_made", "blanks"}),
+        "no command reads it, so give the runs that it is of",
+    ),
+    DocumentKind(
+        "description of an archive",
+        frozenset({"run_ids", "environments"}),
+        "no command reads it, so give the run folder beside it",
+    ),
+    DocumentKind(
         "calibration",
         frozenset({"environment", "calibration", "verdicts"}),
         _printed_by("bt-bench calibrate"),

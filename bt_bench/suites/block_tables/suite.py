@@ -14,7 +14,7 @@ from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import find_sources, is_opponent
 from bt_bench.suites.block_tables.workloads import conformance_workloads
 from bt_bench.suites.block_tables.workloads.kinds import find_kinds
-from bt_bench.suites.block_tables.workloads.parameters import SET_BY_FILE
+from bt_bench.suites.block_tables.workloads.parameters import SET_BY_FILE, SET_BY_RECORDING
 
 if TYPE_CHECKING:
     from bt_bench.base import Document
@@ -71,10 +71,15 @@ class BlockTableSuite(Suite):
         return is_opponent(name)
 
     def replaced_by(self, key: str, value: object) -> tuple[str, ...]:
-        """See the base class: a list of block sizes also replaces the number of groups."""
+        """See the base class: a list of block sizes also replaces the number of groups.
+
+        A recording replaces the tables of the defaults.
+        """
         replaced = super().replaced_by(key, value)
         if key == "block_size" and isinstance(value, list):
             return (*replaced, "groups")
+        if key == "file":
+            return (*replaced, *SET_BY_RECORDING)
         return ("window.name",) if key == "window.at" else replaced
 
     def tells_apart(self, named: Collection[str], key: str, values: Sequence[object]) -> bool:

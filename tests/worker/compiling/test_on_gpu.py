@@ -43,6 +43,8 @@ def test_binaries_are_those_of_a_run(spec, device, monkeypatch, tmp_path, name):
     )
     run_all(spec, name, device)
     for function in {id(function): function for function in compiled}.values():
+        if function.__name__ == "probe_kernel":  # proves pinned memory, once per process
+            continue
         for kernels, *_ in function.device_caches.values():
             loaded += [
                 (kernel.name, hashlib.sha256(kernel.asm["cubin"]).hexdigest()[:16], kernel.n_regs)

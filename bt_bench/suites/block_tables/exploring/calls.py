@@ -199,6 +199,24 @@ class Dummies:
 
 
 @dataclass(frozen=True)
+class Empty:
+    """One of the two calls of `Dummies`, on its own.
+
+    Args:
+        table: index of the table.
+        method: name of the method.
+        size: its argument.
+    """
+
+    table: int
+    method: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.method}({self.size})"
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A snapshot, kept under a number."""
 
@@ -218,6 +236,39 @@ class Restore:
 
     def __str__(self) -> str:
         return f"restore(s{self.key})"
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Contents for the source tables, in place of any others; nothing stays staged.
+
+    Args:
+        table: index of the table.
+        block_tables: per group, int32 `[rows, columns]`, the upper left part; all else becomes 0.
+        num_blocks: `[G, max_num_reqs]`, blocks of each row.
+        inputs: likewise, the contents of the input tables; empty: all 0.
+        num_dirty_rows: input rows that count as filled.
+    """
+
+    table: int
+    block_tables: tuple[npt.NDArray[np.int32], ...]
+    num_blocks: Ints
+    inputs: tuple[npt.NDArray[np.int32], ...] = ()
+    num_dirty_rows: int = 0
+
+    def __str__(self) -> str:
+        return f"source tables with {int(self.num_blocks.sum())} blocks"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The beginning of a numbered step of a recording. It is no call, and nothing is seen of it."""
+
+    table: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"step {self.step}"
 
 
 @dataclass(frozen=True)
@@ -360,8 +411,11 @@ Call = (
     | Apply
     | Run
     | Dummies
+    | Empty
     | Snapshot
     | Restore
+    | Load
+    | Mark
     | SetFlag
     | Other
     | Replace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bt_bench.protocol import Explorer, Source
@@ -15,6 +16,7 @@ from bt_bench.suites.block_tables.exploring.calls import (
     flat,
 )
 from bt_bench.suites.block_tables.exploring.generate import make
+from bt_bench.suites.block_tables.exploring.recorded import RecordedTables
 from bt_bench.suites.block_tables.exploring.shrink import smaller
 from bt_bench.suites.block_tables.exploring.tame import TAMED, tamed
 from bt_bench.suites.block_tables.vllm.differences import differences_of
@@ -91,6 +93,10 @@ class TableExplorer(Explorer):
     def until(self, scenario: Any, place: int) -> Any:
         """See the base class."""
         return replace(scenario, calls=scenario.calls[: place + 1])
+
+    def recording(self, path: Path) -> RecordedTables:
+        """See the base class."""
+        return RecordedTables(path)
 
     def player(self) -> TablePlayer:
         """See the base class."""

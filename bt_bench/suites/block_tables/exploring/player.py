@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,10 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Call,
     Capture,
     Dummies,
+    Empty,
     Form,
+    Load,
+    Mark,
     Other,
     Parts,
     Publish,
@@ -86,6 +89,8 @@ def _play(scenario: Any, make_table: Callable[[TableLayout], _Table]) -> Iterato
     tables: dict[int, _Table] = {}
     snapshots: dict[int, Any] = {}
     for call in scenario.calls:
+        if isinstance(call, Mark):
+            continue
         if call.table not in tables:
             tables[call.table] = make_table(scenario.layouts[call.table])
         table = tables[call.table]
@@ -245,6 +250,11 @@ class _Table:
                 return self._run(call)
             case Dummies():
                 return self._dummies(call)
+            case Empty():
+                with self.guarded():
+                    getattr(self.tables, call.method)(call.size)
+            case Load():
+                self._load(call)
             case SetFlag():
                 setattr(self.tables, call.name, call.value)
             case Refused():
@@ -413,6 +423,18 @@ class _Table:
                 # The host does not see the rows that a replay fills, but counted them before.
                 self.tables.num_dirty_rows = self._published_rows
         return {"arguments": arguments.changed() or "kept"}
+
+    def _load(self, call: Load) -> None:
+        state = self.tables.snapshot()
+        tables = [*state.block_tables, *state.input_block_tables]
+        for table, contents in zip_longest(tables, (*call.block_tables, *call.inputs)):
+            table.zero_()
+            if contents is not None:
+                rows, columns = contents.shape
+                table[:rows, :columns] = torch.from_numpy(contents).to(table)
+        state.num_blocks[:] = call.num_blocks
+        state.num_dirty_rows = call.num_dirty_rows
+        self.restore(state)
 
     def _replace(self, call: Replace) -> None:
         """Put other tensors in place of all tables, like an engine that moves its caches."""

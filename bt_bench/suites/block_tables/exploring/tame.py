@@ -15,6 +15,8 @@ from bt_bench.suites.block_tables.exploring.calls import (
     Dummies,
     Form,
     Ints,
+    Load,
+    Mark,
     Other,
     Refused,
     Renew,
@@ -71,6 +73,9 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
     pending: dict[int, set[int]] = {}  # rows with an unapplied write, by table
     for call in scenario.calls:
         layout = scenario.layouts[call.table]
+        if isinstance(call, Mark):
+            calls.append(call)
+            continue
         if call.table not in pending and not isinstance(call, Dummies):
             # The first contents of outputs are up to the opponent.
             calls.append(Dummies(call.table, layout.max_num_reqs, 0, poison=-2))
@@ -86,6 +91,9 @@ def _calls(scenario: Scenario) -> tuple[Call, ...]:
                 continue
             case Apply() | Restore():
                 rows.clear()
+            case Load():
+                rows.clear()
+                call = _small_contents(call, layout)
             case Run():
                 if call.method == STEP:
                     rows.clear()
@@ -109,6 +117,13 @@ def _small(write: Write, layout: TableLayout) -> Write:
     lists = zip(write.block_ids, layout.block_sizes, strict=True)
     ids = tuple(tuple(one % (2**31 // size) for one in each) for each, size in lists)
     return replace(write, block_ids=ids)
+
+
+def _small_contents(call: Load, layout: TableLayout) -> Load:
+    """Return the contents likewise."""
+    tables = zip(call.block_tables, layout.block_sizes, strict=True)
+    small = [table % (2**31 // size) if size > 1 else table for table, size in tables]
+    return replace(call, block_tables=tuple(small))
 
 
 def _inside(batch: Batch, layout: TableLayout) -> Batch:

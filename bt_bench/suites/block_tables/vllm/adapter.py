@@ -36,6 +36,8 @@ from bt_kernels.layout import (
 )
 
 _CONSTRUCTOR, _GATHER, _SLOTS = "__init__", "gather_block_tables", "compute_slot_mappings"
+# Only in a copy with the patch of `bt_bench.upstream.one_launch`.
+_BOTH = "gather_and_compute_slot_mappings"
 # Arguments of the constructor that a layout has under the same name.
 _NUMBERS = ("max_num_reqs", "max_num_batched_tokens", "cp_size", "cp_rank", "cp_interleave")
 _LISTS = ("block_sizes", "slot_mapping_enabled", "dcp_sharded", "sliding_window_reach")
@@ -123,7 +125,7 @@ class Adapter(OpponentTables):
     takes: frozenset[tuple[str, str]]
     features: frozenset[str]
     launch_paths = ("jit",)
-    capturable = frozenset({_GATHER, _SLOTS, "gather_and_compute_slot_mappings"})
+    capturable = frozenset({_GATHER, _SLOTS, _BOTH})
 
     def __init__(self, layout: TableLayout, device: torch.device | str) -> None:
         self.layout = layout
@@ -142,8 +144,9 @@ class Adapter(OpponentTables):
         slots = _slots(tables, padded=(_SLOTS, "num_tokens_padded") in self.takes)
         self.gather_block_tables = gather
         self.compute_slot_mappings = slots
-        self.gather_and_compute_slot_mappings = _in_turn(gather, slots)
-        self.prepare_step = _in_turn(gather, slots, tables.apply_staged_writes)
+        both = getattr(tables, _BOTH, None)
+        self.gather_and_compute_slot_mappings = _in_turn(gather, slots, both)
+        self.prepare_step = _in_turn(gather, slots, both, tables.apply_staged_writes)
 
     @property
     def num_dirty_rows(self) -> int:
@@ -210,9 +213,13 @@ def _slots(tables: Any, *, padded: bool) -> Callable[..., Any]:
 def _in_turn(
     gather: Callable[..., Any],
     slots: Callable[..., Any],
+    both: Callable[..., Any] | None,
     apply: Callable[[], None] | None = None,
 ) -> Callable[..., Any]:
-    """Return operation 5, or with `apply` operation 6: the calls one after the other."""
+    """Return operation 5, or with `apply` operation 6: the calls one after the other.
+
+    `both` gathers and computes slots in one call. It has no parameters for buffers of the caller.
+    """
 
     def call(
         idx_mapping: Any,
@@ -225,6 +232,11 @@ def _in_turn(
     ) -> Any:
         if apply is not None:
             apply()
+        if both is not None and slots_out is None and rows.get("out") is None:
+            return both(
+                *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
+                rows.get("num_computed_tokens"),
+            )
         block_tables = gather(idx_mapping, num_reqs_padded, **rows)
         if slots_out is None:
             return block_tables, slots(idx_mapping, query_start_loc, positions, num_tokens_padded)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bt_bench.base.errors import UsageError
+from bt_bench.upstream.source import UNKNOWN, release_in
 
 VLLM = "vllm"
 """Name of the variant if there is one source; of all of them together if there are more."""
@@ -17,7 +18,6 @@ VLLM = "vllm"
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 BUFFER_UTILS = "vllm.v1.worker.gpu.buffer_utils"
 
-_UNKNOWN = "unknown"
 _HOW = "pip download vllm==0.33.0 --no-deps, and unpack the wheel"
 
 
@@ -68,7 +68,7 @@ class Sources:
 
 def is_opponent(name: str) -> bool:
     """Return whether a variant's name is one that `Sources.names` can give."""
-    return re.fullmatch(rf"{VLLM}(_(\d.*|{_UNKNOWN}))?", name) is not None
+    return re.fullmatch(rf"{VLLM}(_(\d.*|{UNKNOWN}))?", name) is not None
 
 
 def find_sources(folders: Sequence[Path]) -> Sources:
@@ -96,7 +96,7 @@ def _given(folder: Path) -> VllmSource:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(f"--vllm-source {folder} {what}; expected a folder ({_HOW})")
-    source = VllmSource(folder.resolve(), _release_in(folder))
+    source = VllmSource(folder.resolve(), release_in(folder))
     missing = _missing(source)
     if missing:
         raise UsageError(f"--vllm-source {folder} holds no {missing}; expected one ({_HOW})")
@@ -108,7 +108,7 @@ def _installed() -> Sources:
     if spec is None or spec.origin is None:
         return Sources((), "vLLM is not installed; pass an unpacked wheel by --vllm-source DIR")
     root = Path(spec.origin).parent.parent
-    source = VllmSource(root, _release_in(root))
+    source = VllmSource(root, release_in(root))
     missing = _missing(source)
     if missing:
         return Sources((), f"the installed vLLM {source.release} has no {missing}")
@@ -120,16 +120,3 @@ def _missing(source: VllmSource) -> str:
     paths = [source.path_of(module) for module in (BLOCK_TABLE, BUFFER_UTILS)]
     missing = [path.relative_to(source.root).as_posix() for path in paths if not path.is_file()]
     return missing[0] if missing else ""
-
-
-def _release_in(root: Path) -> str:
-    """Read the release from the metadata beside the package or the version file in it."""
-    candidates = [(path, r"^Version: (.+)$") for path in root.glob("vllm-*.dist-info/METADATA")]
-    candidates.append((root / VLLM / "_version.py", r"^__version__\b.*=\s*['\"](.+)['\"]"))
-    for path, pattern in candidates:
-        if path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            stated = re.search(pattern, text, re.MULTILINE)
-            if stated:
-                return stated[1].strip()
-    return _UNKNOWN

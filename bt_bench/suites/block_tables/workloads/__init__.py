@@ -8,8 +8,9 @@ from bt_bench.suites.block_tables.workloads.describe import Description, Distrib
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.kinds.batch import BatchParameters
 from bt_bench.suites.block_tables.workloads.kinds.spread import SpreadParameters
-from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters, Window
+from bt_bench.suites.block_tables.workloads.kinds.trace import TraceParameters
 from bt_bench.suites.block_tables.workloads.kinds.uniform import UniformParameters
 from bt_bench.suites.block_tables.workloads.parameters import MAX_REQS, TableParameters
 from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.window import Window
 from bt_bench.suites.block_tables.workloads.workload import Workload

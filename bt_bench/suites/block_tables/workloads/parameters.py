@@ -44,6 +44,13 @@ SET_BY_FILE = (
 )
 """Parameters that `kv_cache_config` sets and no case may give beside it."""
 
+SET_BY_RECORDING = (
+    *SET_BY_FILE,
+    *("kv_cache_config", "max_num_reqs", "max_num_batched_tokens", "max_model_len"),
+    *("sliding_window", "disabled_groups", "cp_rank"),
+)
+"""Parameters that the file of a recording sets."""
+
 
 class TableParameters(Noun):
     """Groups, sizes and options of the tables."""

@@ -116,7 +116,7 @@ class DeferringTables(BlockTables):
 
     # Where apply and gather may wait
 
-    def begin_step(self) -> None:
+    def begin_step(self, *_: Any) -> None:
         """Let an apply wait from now on."""
         self._in_step = True
 
@@ -126,7 +126,7 @@ class DeferringTables(BlockTables):
         if self.waits:
             self.settle("end of execute_model")
 
-    def begin_batch(self) -> None:
+    def begin_batch(self, *_: Any) -> None:
         """Let a gather wait for the slots from now on."""
         self._in_batch = True
 
@@ -162,13 +162,14 @@ class DeferringTables(BlockTables):
         # Captured graphs have the addresses of our descriptors.
         tables._bt_kernels_keeps = self.__dict__
         become(self, theirs, tables.__dict__)
+        # By their class: a call that is recorded was noted before.
         if waits:
-            self.apply_staged_writes()
+            theirs.apply_staged_writes(self)
         else:
             tables.num_blocks.gpu = variant.num_blocks_on_device  # without staged blocks
         if gather is not None:
             mapping, num_reqs_padded, computed = gather
-            self.gather_block_tables(mapping, num_reqs_padded, num_computed_tokens=computed)
+            theirs.gather_block_tables(self, mapping, num_reqs_padded, num_computed_tokens=computed)
 
     # Called by the runner
 
@@ -179,8 +180,8 @@ class DeferringTables(BlockTables):
                 self._settle("append_block_ids")
             self._variant.append_block_ids(req_index, new_block_ids, overwrite)
         except Exception as error:
-            self._fail("append_block_ids", error)
-            self.append_block_ids(req_index, new_block_ids, overwrite)
+            theirs = self._fail("append_block_ids", error)
+            theirs.append_block_ids(self, req_index, new_block_ids, overwrite)
 
     def apply_staged_writes(self) -> None:
         """Write the staged ids into the source tables, within `execute_model` later."""
@@ -229,18 +230,19 @@ class DeferringTables(BlockTables):
             )
             return found
         try:
-            _, slots = self._variant.prepare_step(
+            _, mapped = self._variant.prepare_step(
                 *(idx_mapping, query_start_loc, positions, gather[1], num_tokens_padded),
                 num_computed_tokens=gather[2],
             )
         except Exception as error:
-            self._fail("prepare_step", error)
-            return self.compute_slot_mappings(idx_mapping, *tokens)
+            theirs = self._fail("prepare_step", error)
+            slots: torch.Tensor = theirs.compute_slot_mappings(self, idx_mapping, *tokens)
+            return slots
         COUNTS.calls["prepare_step"] += 1
         COUNTS.fused += self._applies
         self._gather = None
         self._applies = self.waits = False
-        return slots
+        return mapped
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
         """Zero input rows, after a gather that waits."""
@@ -302,8 +304,7 @@ class DeferringTables(BlockTables):
                 self._settle(reader)
             found = getattr(self._variant, name)(*args)
         except Exception as error:
-            self._fail(name, error)
-            return getattr(self, name)(*args)
+            return getattr(self._fail(name, error), name)(self, *args)
         COUNTS.calls[name] += 1
         return found
 
@@ -321,8 +322,8 @@ class DeferringTables(BlockTables):
             self._gather = None
         self.waits = False
 
-    def _fail(self, name: str, error: Exception) -> None:
-        """Go on as an object of vLLM's class, with a warning.
+    def _fail(self, name: str, error: Exception) -> Any:
+        """Go on as an object of vLLM's class, with a warning; return that class.
 
         Raises:
             Exception: `error`, where there are no tables of vLLM's class: in shadow mode.
@@ -333,13 +334,18 @@ class DeferringTables(BlockTables):
         warn_once(
             f"{name} failed ({describe(error)}). The engine goes on with its own block tables"
         )
+        theirs = self._theirs[1]
         self.give_back()
+        return theirs
 
 
 def become(tables: Any, kind: type[Any], state: dict[str, Any]) -> None:
     """Turn an object into another one in place, since the engine has references to it."""
+    recorder = vars(tables).get("_recorder")
     tables.__class__ = kind
     tables.__dict__ = state
+    if recorder is not None:
+        recorder.follow(tables)
 
 
 def _waits(tables: Any) -> bool:

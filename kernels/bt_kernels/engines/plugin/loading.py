@@ -14,13 +14,15 @@ RELEASES = ("0.33.0",)
 def load() -> None:
     """Put our block tables into vLLM, if `BT_KERNELS` is `on` or `shadow`; never raise.
 
+    With `off` and `BT_KERNELS_RECORD`, vLLM's own are recorded.
+
     vLLM calls it in every process, possibly more than once. Nothing is imported: the class is
     replaced when vLLM imports its module, or now where it is imported already. Only releases in
     `RELEASES` are touched; a warning names any other.
     """
     try:
         mode = settings.mode()
-        if mode == settings.OFF or hooks.is_installed():
+        if (mode == settings.OFF and settings.record_file() is None) or hooks.is_installed():
             return
         release = _release()
         if release not in RELEASES:

@@ -38,11 +38,13 @@ class _Replacing(type):
             return super().__call__(*args, **kwargs)
         tables = cls.theirs(*args, **kwargs)
         try:
-            return _ours(tables, cls.theirs, cls.mode, args, kwargs)
+            if cls.mode != settings.OFF:
+                tables = _ours(tables, cls.theirs, cls.mode, args, kwargs)
         except Exception as error:
             COUNTS.failures += 1
             warn_once(f"tables were not built ({describe(error)}). The engine goes on with its own")
-            return tables
+        _record(tables, cls.theirs, args, kwargs)
+        return tables
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or (
@@ -84,6 +86,20 @@ def _measured(kind: type[DeferringTables]) -> type[DeferringTables]:
     return timed(kind)
 
 
+def _record(tables: Any, theirs: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Record the calls on tables from now on, if `BT_KERNELS_RECORD` asks for it; never raise."""
+    path = settings.record_file()
+    if path is None:
+        return
+    try:
+        if tables.num_kv_cache_groups:
+            from bt_kernels.engines.plugin.recording import record
+
+            record(tables, path, theirs, args, kwargs)
+    except Exception as error:
+        warn_once(f"calls are not recorded in {path} ({describe(error)}). The engine goes on")
+
+
 def replace_class(module: ModuleType, mode: str) -> None:
     """Replace the class in its module, and wherever it was imported by name.
 
@@ -122,6 +138,9 @@ def wrap_runner(module: ModuleType) -> None:
 
 def restore() -> None:
     """Put vLLM's own class and methods back, and make tables that exist objects of that class."""
+    recording = sys.modules.get("bt_kernels.engines.plugin.recording")
+    if recording is not None:
+        recording.end_all()
     for tables in list(_LIVE):
         give_back = getattr(type(tables), "give_back", None)
         if give_back is not None:
@@ -169,7 +188,7 @@ def _around(method: Callable[..., Any], begin: str, end: str) -> Callable[..., A
         begins = getattr(type(tables), begin, None)
         if begins is None:
             return method(runner, *args, **kwargs)
-        begins(tables)
+        begins(tables, runner, *args)
         try:
             return method(runner, *args, **kwargs)
         finally:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from bt_kernels.engines.plugin.messages import warn_once
 
 MODE = "BT_KERNELS"
 SHADOW_STEPS = "BT_KERNELS_SHADOW_STEPS"
 COUNTERS = "BT_KERNELS_COUNTERS"
+RECORD = "BT_KERNELS_RECORD"
+RECORD_MB = "BT_KERNELS_RECORD_MB"
+REPRO = "BT_KERNELS_REPRO"
 
 OFF, ON, SHADOW = "off", "on", "shadow"
 DEFAULT_SHADOW_STEPS = 1000
+DEFAULT_RECORD_MB = 256
 
 
 def mode() -> str:
@@ -32,14 +37,35 @@ def shadow_steps() -> int:
 
     Anything but a positive integer in `BT_KERNELS_SHADOW_STEPS` is the default, with a warning.
     """
-    value = os.environ.get(SHADOW_STEPS, "") or str(DEFAULT_SHADOW_STEPS)
+    return _positive(SHADOW_STEPS, DEFAULT_SHADOW_STEPS, "steps are compared")
+
+
+def record_file() -> Path | None:
+    """Return the file that calls are recorded in, or `None`."""
+    value = os.environ.get(RECORD, "")
+    return Path(value) if value else None
+
+
+def record_bytes() -> int:
+    """Return the bytes after which a file of recorded calls is full, 256 MB by default.
+
+    Anything but a positive integer in `BT_KERNELS_RECORD_MB` is the default, with a warning.
+    """
+    return _positive(RECORD_MB, DEFAULT_RECORD_MB, "MB are recorded in a file") * 10**6
+
+
+def repro_folder() -> Path | None:
+    """Return the folder for repro files, or `None` for that of temporary files."""
+    value = os.environ.get(REPRO, "")
+    return Path(value) if value else None
+
+
+def _positive(name: str, default: int, then: str) -> int:
+    value = os.environ.get(name, "") or str(default)
     if value.isascii() and value.isdigit() and int(value):
         return int(value)
-    warn_once(
-        f"{SHADOW_STEPS}={value!r} is not a positive integer; {DEFAULT_SHADOW_STEPS:,} steps are "
-        "compared"
-    )
-    return DEFAULT_SHADOW_STEPS
+    warn_once(f"{name}={value!r} is not a positive integer; {default:,} {then}")
+    return default
 
 
 def prints_counters() -> bool:

@@ -11,11 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from bt_kernels.engines.plugin.counting import COUNTS
 from bt_kernels.engines.plugin.deferring import DeferringTables, become
 from bt_kernels.engines.plugin.messages import LOGGER, describe, warn_once
+from bt_kernels.engines.plugin.recorded import recorded
+from bt_kernels.engines.plugin.repro import Repro
+from bt_kernels.engines.recordings import Difference
 
 _Pair = tuple[str, torch.Tensor, torch.Tensor]
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
         _shadow: _Shadow
         redirect_writes_to_null_block: bool
 
+        def begin_step(self, *args: Any) -> None: ...
+        def end_step(self) -> None: ...
         def append_block_ids(self, *args: Any, **kwargs: Any) -> None: ...
         def apply_staged_writes(self) -> None: ...
         def gather_block_tables(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -41,21 +47,38 @@ else:
 
 
 class _DifferenceError(Exception):
-    """A buffer of ours differs from vLLM's; the message has the place."""
+    """A buffer of ours differs from vLLM's.
+
+    Args:
+        buffer: its name.
+        place: the index of the first element that differs.
+        found: its value in ours.
+        expected: its value in vLLM's.
+    """
+
+    def __init__(self, buffer: str, place: Sequence[int], found: int, expected: int) -> None:
+        super().__init__(f"{buffer}{list(place)} is {found} in ours, and {expected} in vLLM's")
+        self.fields = buffer, tuple(place), found, expected
 
 
 class _Shadowed(_Base):
     """Calls of vLLM's class, each made on ours as well; to be combined with that class."""
 
-    def begin_step(self) -> None:
-        self._shadow.ours.begin_step()
+    def begin_step(self, *args: Any) -> None:
+        shadow = self._shadow
+        shadow.repro.begin(self)
+        super().begin_step(*args)
+        shadow.ours.begin_step()
 
     def end_step(self) -> None:
         shadow = self._shadow
+        super().end_step()
         shadow.prepare(self)
         shadow.run(self, "execute_model", DeferringTables.end_step)
+        if "_shadow" in vars(self):
+            shadow.repro.begin(self)
 
-    def begin_batch(self) -> None:
+    def begin_batch(self, *_: Any) -> None:
         self._shadow.ours.begin_batch()
 
     def end_batch(self) -> None:
@@ -79,8 +102,7 @@ class _Shadowed(_Base):
     def apply_staged_writes(self) -> None:
         shadow, apply = self._shadow, super().apply_staged_writes
         if shadow.steps_left == 0:
-            shadow.finish(self)
-            self.apply_staged_writes()
+            shadow.finish(self).apply_staged_writes(self)
             return
         shadow.steps_left -= 1
         shadow.prepare(self, sources=True)
@@ -170,6 +192,7 @@ class _Shadow:
 
     def __init__(self, ours: DeferringTables, theirs: type[Any], steps: int) -> None:
         self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
+        self.repro = Repro(ours.layout, ours.device, lambda: not _is_capturing())
         self._stopped = False
 
     def prepare(self, tables: Any, *, sources: bool = False) -> None:
@@ -227,9 +250,11 @@ class _Shadow:
         except _DifferenceError as difference:
             COUNTS.differences += 1
             step = self.steps - self.steps_left
+            written = self.repro.write(Difference(step, name, *difference.fields))
             warn_once(
                 f"a difference in shadow mode, in step {step}, after {name}: {difference}. The "
-                "engine goes on with its own block tables, and has used no result of ours"
+                "engine goes on with its own block tables, and has used no result of ours. "
+                f"{written}"
             )
             self.stop(tables)
         except Exception as error:
@@ -247,10 +272,13 @@ class _Shadow:
         """Make the engine's tables ordinary ones of vLLM's class for good."""
         self._stopped = True
         del tables._shadow
-        tables.__class__ = self.theirs
+        become(tables, self.theirs, vars(tables))
 
-    def finish(self, tables: Any) -> None:
-        """Make the engine's tables ours, with the same tensors; nothing may wait."""
+    def finish(self, tables: Any) -> Any:
+        """Make the engine's tables ours, with the same tensors; nothing may wait.
+
+        Return the class that they have now: ours, or vLLM's if that failed.
+        """
         ours = self.ours
         try:
             spare = object.__new__(self.theirs)
@@ -260,8 +288,8 @@ class _Shadow:
         except Exception as error:
             COUNTS.failures += 1
             warn_once(f"{describe(error)}. The engine goes on with its own block tables")
-            tables.__class__ = self.theirs
-            return
+            become(tables, self.theirs, vars(tables))
+            return self.theirs
         become(tables, type(ours), ours.__dict__)
         for table in ours.block_tables:
             table.belong_to(tables)
@@ -269,6 +297,7 @@ class _Shadow:
             "bt_kernels: %s steps were compared without a difference; ours goes on alone",
             f"{self.steps:,}",
         )
+        return type(ours)
 
     def _compare(self, tables: Any, outputs: Sequence[_Pair]) -> None:
         """Compare all buffers.
@@ -276,8 +305,10 @@ class _Shadow:
         Raises:
             _DifferenceError: with the first place that differs.
         """
-        if (self.ours._variant.num_blocks != tables.num_blocks.np).any():
-            raise _DifferenceError("numbers of blocks on the host differ")
+        host = self.ours._variant.num_blocks, tables.num_blocks.np
+        if (host[0] != host[1]).any():
+            at = tuple(np.argwhere(host[0] != host[1])[0].tolist())
+            raise _DifferenceError("num_blocks.np", at, int(host[0][at]), int(host[1][at]))
         counts = self.ours._variant.num_blocks_on_device
         for name, own, table in (
             *_sources(self.ours, tables),
@@ -288,10 +319,8 @@ class _Shadow:
         ):
             if not torch.equal(own, table):
                 place = (own != table).nonzero()[0].tolist()
-                found, expected = own[tuple(place)].item(), table[tuple(place)].item()
-                raise _DifferenceError(
-                    f"{name}{place} is {found} in ours, and {expected} in vLLM's"
-                )
+                found, expected = int(own[tuple(place)]), int(table[tuple(place)])
+                raise _DifferenceError(name, place, found, expected)
 
 
 def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
@@ -303,10 +332,13 @@ def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
         steps: calls of `apply_staged_writes`, 1 or more.
     """
     theirs = type(tables)
-    tables._shadow = _Shadow(ours, theirs, steps)
+    tables._shadow = shadow = _Shadow(ours, theirs, steps)
     # Elements that neither class writes are the same in both from the beginning.
-    tables._shadow.prepare(tables, sources=True)
-    tables.__class__ = type(theirs.__name__, (_Shadowed, theirs), {"__module__": theirs.__module__})
+    shadow.prepare(tables, sources=True)
+    shadow.repro.begin(tables)
+    # vLLM's calls are noted before ours are made and compared.
+    noted = recorded(theirs, shadow.repro.notes, lambda _: None, shadow.repro.fail)
+    tables.__class__ = type(theirs.__name__, (_Shadowed, noted), {"__module__": theirs.__module__})
 
 
 # From the variant, since reading them from ours would settle the waiting work.

@@ -303,6 +303,7 @@ def test_counters_are_copies(package, monkeypatch):
 def test_the_page_has_all_variables_and_counters():
     page = (KERNELS.parent / "docs" / "vllm-plugin.md").read_text("utf-8")
     variables = {settings.MODE, settings.SHADOW_STEPS, settings.COUNTERS}
+    variables |= {settings.RECORD, settings.RECORD_MB, settings.REPRO}
     assert set(re.findall(r"^\| `(BT_\w+)`", page, re.MULTILINE)) == variables
     table = page[page.index("| counter | |") : page.index("A process that is killed")]
     named = re.findall(
@@ -310,6 +311,7 @@ def test_the_page_has_all_variables_and_counters():
     )
     assert set(named) == set(plugin.counters())
     assert f"default {settings.DEFAULT_SHADOW_STEPS}" in page
+    assert f"default {settings.DEFAULT_RECORD_MB}" in page
     assert all(f"vLLM {release}" in page for release in loading.RELEASES)
     for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         exec(code, {})

@@ -235,5 +235,8 @@ class OnASideStream(FUSED):
 
 @pytest.mark.gpu
 def test_work_that_the_stream_does_not_wait_for_shows():
-    found = differs(OnASideStream, [scenario(first_of("mixed"))], torch.device("cuda"))
-    assert any("input_block_tables" in name or name == "after the stream" for name in found)
+    # Several, since kernels that are compiled first may come too late to be early.
+    mixed = (number for number in itertools.count() if theme_of(number) == "mixed")
+    scenarios = [scenario(number) for number in itertools.islice(mixed, 6)]
+    found = differs(OnASideStream, scenarios, torch.device("cuda"))
+    assert any("input_block_tables" in name or name == "after the stream" for name in found), found

@@ -10,13 +10,11 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from bt_bench.base.errors import UsageError
-from bt_bench.results import Noun
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.describe import (
     Description,
@@ -34,27 +32,13 @@ from bt_bench.suites.block_tables.workloads.serving.scheduler import (
 )
 from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
 from bt_bench.suites.block_tables.workloads.steps import Int64Array
+from bt_bench.suites.block_tables.workloads.window import (
+    Window,
+    beyond_the_end,
+    first_step,
+    known_start,
+)
 from bt_bench.suites.block_tables.workloads.workload import Workload
-
-
-class Window(Noun):
-    """The steps of a trace's sequence that are replayed."""
-
-    name: str = Field(default="start", min_length=1, description="in tables; default: `at`")
-    at: Literal["start", "middle", "busiest"] | Annotated[int, Field(ge=0)] = Field(
-        default="start",
-        description="first step: its number, or `start` (0), `middle`, or `busiest`: the window "
-        "of this many steps in which the most tokens are computed",
-    )
-    steps: int = Field(default=64, ge=1, le=100_000, description="consecutive steps replayed")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_after_place(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "name" not in data and "at" in data:
-            at = data["at"]
-            return {"name": at if isinstance(at, str) else f"step{at}", **data}
-        return data
 
 
 class TraceParameters(WorkloadParameters, ServingParameters):
@@ -95,7 +79,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
     def build(self) -> Workload:
         """See the base class; reads the trace."""
         window = self.window
-        start = _known_start(window)
+        start = known_start(window)
         if start is None:
             start = first_step(window, tokens_per_step(self))
         scheduler = Scheduler(self)
@@ -104,7 +88,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         setup = scheduler.live_rows()
         steps = tuple(islice(iterate_steps(scheduler), window.steps))
         if len(steps) < window.steps:
-            raise _beyond_the_end(window, start, scheduler.num_steps)
+            raise beyond_the_end(window, start, scheduler.num_steps)
         return Workload(layout_of(self), self.idx_mapping_dtype, setup, steps, self.custom_outputs)
 
     def describe(self, workload: Workload | None = None) -> Description:
@@ -145,23 +129,6 @@ def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
     return tally.figures()
 
 
-def first_step(window: Window, tokens: Int64Array) -> int:
-    """Locate the first step of a window in a sequence, given the tokens of each step.
-
-    Raises:
-        UsageError: if the window does not fit into the sequence.
-    """
-    start = _known_start(window)
-    if start is None and window.steps <= len(tokens):
-        if window.at == "middle":
-            return (len(tokens) - window.steps) // 2
-        before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(tokens)))
-        return int((before[window.steps :] - before[: -window.steps]).argmax())
-    if start is None or start + window.steps > len(tokens):
-        raise _beyond_the_end(window, start or 0, len(tokens))
-    return start
-
-
 def tokens_per_step(parameters: TraceParameters) -> Int64Array:
     """Return the tokens of each step of the whole sequence."""
     # All windows of a sequence share one pass over it.
@@ -177,17 +144,3 @@ def _tokens_per_step(parameters_json: str) -> Int64Array:
     counts = np.array(tokens, dtype=np.int64)
     counts.flags.writeable = False
     return counts
-
-
-def _known_start(window: Window) -> int | None:
-    if window.at == "start":
-        return 0
-    return window.at if isinstance(window.at, int) else None
-
-
-def _beyond_the_end(window: Window, start: int, num_steps: int) -> UsageError:
-    return UsageError(
-        f"window {window.name!r} needs {window.steps} steps from step {start}, which is "
-        f"{start + window.steps}, but the sequence has {num_steps}; choose an earlier or a shorter "
-        "window"
-    )

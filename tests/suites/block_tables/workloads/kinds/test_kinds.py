@@ -51,7 +51,7 @@ def suite_of_kinds(*classes):
 
 
 def test_all_kinds_are_found_the_default_first():
-    assert list(default_suite().kinds) == ["uniform", "batch", "spread", "trace"]
+    assert list(default_suite().kinds) == ["uniform", "batch", "recorded", "spread", "trace"]
     assert default_suite().kinds["uniform"] is UniformParameters
 
 

@@ -16,9 +16,10 @@ from bt_bench.suites.block_tables.workloads import (
     estimate_bytes,
 )
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
-from bt_bench.suites.block_tables.workloads.kinds.trace import first_step, tokens_per_step
+from bt_bench.suites.block_tables.workloads.kinds.trace import tokens_per_step
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.suites.block_tables.workloads.steps import Append, Step
+from bt_bench.suites.block_tables.workloads.window import first_step
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_kernels.layout import TableLayout
 

@@ -1,0 +1,1 @@
+"""Recorded calls of an engine, as `bt_kernels.engines.recordings` reads them."""
