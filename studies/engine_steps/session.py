@@ -109,7 +109,7 @@ class EngineSession:
             variables = {}
             if self.event == PLANTED:  # its repro file is of no use
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
-                variables["BT_KERNELS_REPRO"] = folder
+                variables[settings.REPRO] = folder
             stack.enter_context(plugged(self.mode, self.shadow_steps, **variables))
             ours = self._runner(self._drawn.layout, device=self._device)
             theirs_kind = self._runner.tables_class()

@@ -49,7 +49,6 @@ MEANINGS = {
 }
 DIFFERENCES = ((DEFERRED, ONE_CALL), (COUNTING, DEFERRED), (RECORDING, DEFERRED))
 
-_RECORD = "BT_KERNELS_RECORD"
 _Times = npt.NDArray[np.float64]
 
 
@@ -231,8 +230,7 @@ def ways(layout: Any, wheel: Path | None, device: torch.device) -> Iterator[dict
         found[DEFERRED] = plugged(settings.ON)
         found[COUNTING] = plugged(settings.ON, **{settings.COUNTERS: "1"})
         found[SHADOW] = plugged(settings.SHADOW, **{settings.SHADOW_STEPS: str(10**9)})
-        if getattr(settings, "RECORD", None) == _RECORD:
-            found[RECORDING] = plugged(settings.ON, **{_RECORD: str(Path(folder) / "calls")})
+        found[RECORDING] = plugged(settings.ON, **{settings.RECORD: str(Path(folder) / "calls")})
         yield found
 
 
