@@ -7,6 +7,7 @@ import re
 
 import pytest
 from support.commands import run, run_apart
+from support.forked import forked_suites
 from support.repositories import repository
 
 ADD = '''\
@@ -149,6 +150,12 @@ def wrong(x):
     return (x * 2).as_subclass(Lazy), x + 1
 """,
 }
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_imported_once():
+    with forked_suites("torch"):
+        yield
 
 
 @pytest.fixture
