@@ -14,7 +14,8 @@ from support.forked import forked_suites
 
 @pytest.fixture(autouse=True)
 def _torch_is_imported_once():
-    with forked_suites("torch"):
+    # And what torch imports once it is asked for deterministic algorithms, as for all inputs.
+    with forked_suites("torch", "torch._inductor.config"):
         yield
 
 

@@ -154,7 +154,8 @@ def wrong(x):
 
 @pytest.fixture(autouse=True)
 def _torch_is_imported_once():
-    with forked_suites("torch"):
+    # And what torch imports once it is asked for deterministic algorithms, as for all inputs.
+    with forked_suites("torch", "torch._inductor.config"):
         yield
 
 
