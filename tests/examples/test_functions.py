@@ -9,6 +9,14 @@ import pytest
 import torch
 from examples.wrong_functions import EXAMPLES, FILES, SMALL, WRONG, text_of, wrong_text
 from support.commands import run, run_apart
+from support.forked import forked_suites
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_imported_once():
+    # And what torch imports once it is asked for deterministic algorithms, as for all inputs.
+    with forked_suites("torch", "torch._inductor.config"):
+        yield
 
 
 @pytest.fixture

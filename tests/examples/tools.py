@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from examples.wrong_variants import SUITE
 from support.commands import InProcess, Outcome
+from support.forked import forked_suites
 from typer.testing import CliRunner
 
 from bt_bench.cli.app import app
@@ -20,6 +21,6 @@ def bench(*arguments: object, suite: Path | None = SUITE) -> Outcome:
         suite: the folder; `None`: the command has no such option, or names it itself.
     """
     words = [*arguments, *([] if suite is None else ["--suite", suite])]
-    with patch("bt_bench.worker.Supervisor", InProcess):
+    with forked_suites(), patch("bt_bench.worker.Supervisor", InProcess):
         result = CliRunner().invoke(app, [str(word) for word in words])
     return Outcome(result.exit_code, result.stdout, result.stderr)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.forked import forked_suites
 from support.suites import changed
 
 from bt_bench.base.errors import UsageError
@@ -30,6 +31,12 @@ from bt_bench.protocol import (
 TAG = sys.implementation.cache_tag
 OTHERS = "from bt_bench.suites.block_tables.workloads import UniformParameters as OTHERS\n"
 PART, HELPER = "deep/er/part.py", "lib/helper.py"
+
+
+@pytest.fixture(autouse=True)
+def _forked():
+    with forked_suites():
+        yield
 
 
 def test_a_name_is_a_suite_that_comes_with_the_tool(tmp_path):

@@ -5,17 +5,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.context import ForkServerProcess, SpawnContext
+from threading import Lock
 from typing import Any
-
-import pytest
+from unittest.mock import patch
 
 # Before the first one is forked; neither torch nor kernels.
 IMPORTED = ["support.fake_rounds", "support.fake_workers", "bt_bench.protocol.hosting"]
+# What a scripted worker imports once it is told of its cases: 0.2 s.
+WORKLOADS = (
+    "bt_bench.suites.block_tables.suite",
+    "bt_bench.suites.block_tables.workloads.serving.scheduler",
+)
+
+_starting = Lock()  # `multiprocessing` knows one server at a time
 
 
 class InEnvironment:
@@ -35,51 +42,69 @@ class InEnvironment:
         self._target(*args)
 
 
+class ForkedProcess(ForkServerProcess):
+    """A process that a server forks; `multiprocessing` has one server, and here there are more."""
+
+    def __init__(self, imported: tuple[str, ...], **options: Any) -> None:
+        super().__init__(**options)
+        self._imported = imported
+
+    @staticmethod
+    def _Popen(process: ForkedProcess) -> Any:  # noqa: N802
+        connect = _server(process._imported).connect_to_new_process
+        with _starting, patch("multiprocessing.forkserver.connect_to_new_process", connect):
+            return ForkServerProcess._Popen(process)
+
+
+@cache
+def _server(imported: tuple[str, ...]) -> forkserver.ForkServer:
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload([*IMPORTED, *imported])
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        server.ensure_running()
+    return server
+
+
 class ForkingContext:
     """Stands in for `multiprocessing.get_context("spawn")`: most of a second less per process.
 
     Args:
         only: names of the processes that are forked; all if there are none.
+        imported: modules that they have imported from the start, beside `IMPORTED`.
     """
 
-    def __init__(self, *only: str) -> None:
-        self._only = only
+    def __init__(self, *only: str, imported: tuple[str, ...] = ()) -> None:
+        self._only, self._imported = only, imported
         self._spawning: SpawnContext = multiprocessing.get_context("spawn")
-        self._forking: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._forking.set_forkserver_preload(IMPORTED)
         self.Pipe = self._spawning.Pipe
 
-    def Process(self, *, target: Callable[..., None], args: Sequence[Any], name: str, **more: Any):  # noqa: N802
-        if self._only and name not in self._only:
-            return self._spawning.Process(target=target, args=args, name=name, **more)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-            forkserver.ensure_running()
-        target = InEnvironment(target)
-        return self._forking.Process(target=target, args=args, name=name, **more)
+    def Process(self, *, target: Callable[..., None], **options: Any):  # noqa: N802
+        if self._only and options["name"] not in self._only:
+            return self._spawning.Process(target=target, **options)
+        _server(self._imported)  # here, or it would bear the mark of its first process
+        return ForkedProcess(self._imported, target=InEnvironment(target), **options)
 
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
     """Fork workers; only for those that load neither torch nor kernels."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bt_bench.base.processes.child.CONTEXT", ForkingContext())
+    with patch("bt_bench.base.processes.child.CONTEXT", ForkingContext(imported=WORKLOADS)):
         yield
 
 
-@cache
-def _for_suites() -> ForkingContext:
-    return ForkingContext("bt-bench process of the suite")
-
-
 @contextmanager
-def forked_suites() -> Iterator[None]:
-    """Fork the processes of users' suites, unless other processes are being replaced already."""
+def forked_suites(*imported: str) -> Iterator[None]:
+    """Fork the processes of users' suites, unless other processes are being replaced already.
+
+    Args:
+        imported: modules that all of these suites import, such as torch, which takes longer than
+            most tests; they have it from the start.
+    """
     from bt_bench.base.processes import child
 
     if child.CONTEXT is not multiprocessing.get_context("spawn"):
         yield
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child, "CONTEXT", _for_suites())
+    context = ForkingContext("bt-bench process of the suite", imported=imported)
+    with patch.object(child, "CONTEXT", context):
         yield

@@ -14,8 +14,13 @@ from bt_bench.base import (
     format_number,
     format_percent,
 )
-from bt_bench.base.errors import counted
-from bt_bench.suites.block_tables.workloads import Description, Distribution, StepFigures
+from bt_bench.base.errors import counted, listed
+from bt_bench.suites.block_tables.workloads import (
+    Description,
+    Distribution,
+    RecordedFigures,
+    StepFigures,
+)
 
 _COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")
 
@@ -56,6 +61,18 @@ def _facts(description: Description) -> Iterator[str]:
             f"{trace.preemptions} preemptions, "
             f"{trace.pool_blocks} blocks in the pool"
         )
+    if description.recorded is not None:
+        yield from _recorded_facts(description.recorded)
+
+
+def _recorded_facts(recorded: RecordedFigures) -> Iterator[str]:
+    left_out = [f"{counted(n, 'call')} of {name}" for name, n in recorded.left_out.items()]
+    yield (
+        f"recording: window {recorded.window_name!r} begins with step {recorded.window_start} of "
+        f"{recorded.num_steps}" + f"; left out: {listed(left_out)}" * bool(left_out)
+    )
+    if recorded.note is not None:
+        yield f"warning: {recorded.note}"
 
 
 def _groups(description: Description) -> Iterator[str]:

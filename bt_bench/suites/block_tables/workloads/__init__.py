@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes, layout_of
 from bt_bench.suites.block_tables.workloads.conformance.plain import conformance_workloads
-from bt_bench.suites.block_tables.workloads.describe import Description, Distribution, StepFigures
+from bt_bench.suites.block_tables.workloads.describe import (
+    Description,
+    Distribution,
+    RecordedFigures,
+    StepFigures,
+)
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.kinds.batch import BatchParameters
 from bt_bench.suites.block_tables.workloads.kinds.spread import SpreadParameters

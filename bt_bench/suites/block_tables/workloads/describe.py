@@ -74,6 +74,24 @@ class TraceFigures(Noun):
     window: StepFigures
 
 
+class RecordedFigures(Noun):
+    """Figures that only a recording has.
+
+    Args:
+        num_steps: steps of the whole recording.
+        window_name: name of the window.
+        window_start: its first step.
+        left_out: by method, calls of the whole recording that are in no step.
+        note: why the end of the file is incomplete; `None`: it is whole.
+    """
+
+    num_steps: int
+    window_name: str
+    window_start: int
+    left_out: dict[str, int]
+    note: str | None
+
+
 class Description(Noun):
     """A workload: its sizes, its steps, and its blocks.
 
@@ -95,6 +113,7 @@ class Description(Noun):
         block_reuse: `block_allocations` per distinct id: 1 means that none was used twice.
         peak_blocks_in_use: most block ids owned by rows at a time, over all groups.
         trace: further figures, for a trace only.
+        recorded: further figures, for a recording only.
     """
 
     kind: str
@@ -113,6 +132,7 @@ class Description(Noun):
     block_reuse: float
     peak_blocks_in_use: int
     trace: TraceFigures | None = None
+    recorded: RecordedFigures | None = None
 
 
 def sizes_of(layout: TableLayout, features: Collection[str], source: str | None) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def test_a_trace_by_hand(traced):
         "block_allocations": 5,
         "block_reuse": 1.25,
         "peak_blocks_in_use": 4,
+        "recorded": None,
         "trace": {
             "simulated_s": pytest.approx(0.080085),
             "requests_truncated": 0,

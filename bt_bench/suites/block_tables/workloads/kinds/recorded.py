@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from bt_bench.base.errors import UsageError, counted, listed, shown
 from bt_bench.protocol import UserFile
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
+from bt_bench.suites.block_tables.workloads.describe import Description, RecordedFigures
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
 from bt_bench.suites.block_tables.workloads.recorded.batches import Batches, TableImage
 from bt_bench.suites.block_tables.workloads.recorded.file import (
@@ -123,6 +124,18 @@ class RecordedParameters(WorkloadParameters):
             if len(steps) == count:
                 break
         return Workload(layout, self.idx_mapping_dtype, setup or (), tuple(steps))
+
+    def describe(self, workload: Workload | None = None) -> Description:
+        """See the base class: the steps of the window, and the recording around it."""
+        facts, (start, _) = self._facts(), self._place()
+        figures = RecordedFigures(
+            num_steps=len(facts.num_tokens),
+            window_name=self.window.name,
+            window_start=start,
+            left_out={name: n for name, n in (facts.others + facts.unknown).items() if n},
+            note=facts.note,
+        )
+        return super().describe(workload).model_copy(update={"recorded": figures})
 
     def _facts(self) -> RecordedFacts:
         return facts_of(Path(self.file))

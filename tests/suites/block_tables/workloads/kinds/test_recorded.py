@@ -183,8 +183,20 @@ def test_calls_that_are_in_no_batch_are_left_out(parameters, made, tmp_path):
     frame.slots(1, 2, None, None)
     frame.slots(1, 2, rows, starts, firsts=np.array([2]))
     frame.dummy_tables(2)
-    workload = build_workload(parameters(write(tmp_path / "drafts.btrec", LAYOUT, frame)))
-    assert [step.positions.tolist() for step in workload.steps] == [[0]]
+    ours = parameters(write(tmp_path / "drafts.btrec", LAYOUT, frame))
+    assert [step.positions.tolist() for step in build_workload(ours).steps] == [[0]]
+    described = ours.describe()
+    assert (described.requests_served, described.block_allocations) == (1, 2)
+    assert described.recorded.left_out == {
+        "gather_block_tables": 1,
+        "compute_slot_mappings": 3,
+        "get_dummy_block_tables": 1,
+    }
+    (document,) = run("workload", tmp_path / "own.yaml", "--json").json()["cases"]
+    assert document["recorded"] == described.recorded.model_dump()
+    text = " ".join(run("workload", tmp_path / "own.yaml").out.split())
+    assert "window 'start' begins with step 0 of 1; left out: " in text
+    assert "3 calls of compute_slot_mappings" in text
 
 
 def frame_of(calls):
