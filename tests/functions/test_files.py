@@ -179,7 +179,7 @@ def test_right_functions_pass(written):
 
 def test_right_functions_are_explored(written, tmp_path):
     # Apart: in one process, making inputs seeds torch while a variant is watched for such changes.
-    words = ["check", written(ADD), "--device", "cpu", "--explore", "3"]
+    words = ["check", written(ADD), "--device", "cpu", "--explore", "8"]
     outcome = run_apart(*words, cwd=tmp_path)
     assert outcome.code == 0, outcome
     assert "ok      mine · explored" in outcome.out
