@@ -90,7 +90,7 @@ def replace_class(module: ModuleType, mode: str, release: Release) -> None:
         return
     if not isinstance(theirs, type) or theirs.__module__ != BLOCK_TABLE:
         raise RuntimeError(f"{_NAME} is {theirs!r}; expected vLLM's own class. The engine keeps it")
-    check_file(module, release.block_table)
+    check_file(module, release, "The engine keeps its own block tables")
     names = {"__module__": BLOCK_TABLE, "__doc__": theirs.__doc__, "theirs": theirs, "mode": mode}
     _put(theirs, _Replacing(_NAME, (theirs,), names | {"release": release}))
 
@@ -102,10 +102,7 @@ def wrap_runner(module: ModuleType, release: Release) -> None:
         AttributeError: when the runner lacks one; then every call is a launch of its own.
         RuntimeError: when its file is not the release's; then likewise.
     """
-    try:
-        check_file(module, release.model_runner)
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}. Each call is a launch of its own") from error
+    check_file(module, release, "Each call is a launch of its own")
     runner = getattr(module, "GPUModelRunner", None)
     for name in _WRAPPERS:
         method = vars(runner).get(name) if isinstance(runner, type) else None

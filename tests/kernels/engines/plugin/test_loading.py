@@ -143,7 +143,8 @@ def test_a_changed_class_is_refused(package, monkeypatch, caplog, tmp_path):
     plugin.load()
     assert is_vllms(tables_of(module))
     (record,) = caplog.records
-    assert "block_table.py is not the file of this release (SHA-256 " in record.message
+    assert "block_table.py is not the file of vLLM 0.33.0, so it was not" in record.message
+    assert record.message.endswith("The engine keeps its own block tables")
 
 
 def test_in_a_changed_runner_nothing_waits(package, monkeypatch, caplog, tmp_path):
@@ -155,13 +156,14 @@ def test_in_a_changed_runner_nothing_waits(package, monkeypatch, caplog, tmp_pat
     runner = module("model_runner").GPUModelRunner
     assert not hasattr(runner.prepare_attn, "_bt_kernels_wraps")
     (record,) = caplog.records
-    assert "model_runner.py is not the file of this release (SHA-256 " in record.message
+    assert "model_runner.py is not the file of vLLM 0.33.0, so it was not" in record.message
     assert record.message.endswith("Each call is a launch of its own")
 
 
 def test_a_file_that_cannot_be_read_is_refused():
-    with pytest.raises(RuntimeError, match="cannot be read"):
-        releases.check_file(types.ModuleType("vllm"), "0" * 64)
+    module = types.ModuleType("vllm.v1.worker.gpu.block_table")
+    with pytest.raises(RuntimeError, match=r"cannot be read: .*\. Nothing happens"):
+        releases.check_file(module, releases.RELEASES["0.33.0"], "Nothing happens")
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "many"])
