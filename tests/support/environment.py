@@ -87,6 +87,8 @@ def settled(outer: Mapping[str, str], home: str) -> dict[str, str]:
         # For tests of vLLM's own block tables alone; other tests are to find none.
         "TEST_VLLM_SOURCE": outer.get("TEST_VLLM_SOURCE") or outer.get("BT_BENCH_VLLM_SOURCE", ""),
         "TEST_VLLM_SDIST": outer.get("TEST_VLLM_SDIST") or outer.get("BT_BENCH_VLLM_SDIST", ""),
+        "TEST_VLLM_RELEASES": outer.get("TEST_VLLM_RELEASES")
+        or outer.get("BT_BENCH_VLLM_RELEASES", ""),
         **({"BUILD_NUMBER": on_ci} if on_ci else {}),
         **({} if on_gpu(outer) else {"TRITON_INTERPRET": "1"}),
     }

@@ -2,12 +2,13 @@
 
 It is loaded into a process of its own (`tests/kernels/engines/test_vllm_own_tests.py`), with
 stand-ins for the modules that these tests import. They are written for `cuda`; under Triton's
-interpreter that word stands for the CPU.
+interpreter that word stands for the CPU. `TEST_VLLM_RELEASE` is the release that they are from.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -15,15 +16,20 @@ import pytest
 import torch
 
 from bt_kernels import PAD_SLOT_ID, BlockTables
+from bt_kernels.engines.plugin.older import OlderTables
+from bt_kernels.engines.plugin.releases import RELEASES
 from bt_kernels.launches import COMPILES
 
+RELEASE = RELEASES[os.environ.get("TEST_VLLM_RELEASE", "0.33.0")]
 FILE = "tests/v1/worker/test_gpu_block_table.py"
 
 OTHERS = {
     "test_v1_block_table_move_row_clears_vacated_row": "of another class, of vLLM's first runner",
     "test_larger_draft_batch_uses_null_kpool_slots": "of a kernel of vLLM's that reads our tables",
+    "test_dcp_slot_mapping_with_smaller_kernel_blocks": "of tables that the plugin leaves to "
+    "vLLM's class: the interleave does not divide a kernel's block",
 }
-"""Tests of the file that are not of this class."""
+"""Tests of the file that are not of this class, or of tables that ours refuses."""
 
 _PRIVATE = (
     "_staged_write_indices",
@@ -33,10 +39,12 @@ _PRIVATE = (
 )
 
 
-class Tables(BlockTables):
+class Tables(BlockTables if RELEASE.is_as_ours else OlderTables):
     """Ours, with the private lists of staged writes that one of the tests looks at."""
 
     def __init__(self, *arguments, **options):
+        if not RELEASE.is_as_ours:
+            arguments = (RELEASE, *arguments)
         super().__init__(*arguments, **options)
         self.show_staged()
 

@@ -3,15 +3,19 @@
 The stand-ins are written for these tests. Where an unpacked wheel is given, the class is vLLM's
 own, and `prepare_attn`, `prepare_dummy_attn` and `execute_model` are the methods of its runner,
 taken out of `model_runner.py` as text; their object is `Runner`, a stand-in.
+
+A package declares its own files to be those of its release, since the plugin refuses changed ones.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
+import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,11 +156,31 @@ BlockTables = real_class({folder!r})
 BlockTables.__module__ = __name__
 """
 
+PACKAGE = """
+__version__ = {release!r}
+
+try:
+    from dataclasses import replace
+
+    from bt_kernels.engines.plugin.releases import RELEASES
+except ImportError:  # without bt-kernels
+    RELEASES = {{}}
+
+_public = __version__.partition("+")[0]
+if _public in RELEASES:
+    RELEASES[_public] = replace(
+        RELEASES[_public], block_table={block_table!r}, model_runner={model_runner!r}
+    )
+"""
+
 RUNNER_HEAD = """
 from __future__ import annotations
 
 import torch
 from support.vllm_runner import InputBatch, Runner, dispatch_cg_and_sync_dp
+from support.vllm_runner import end_step as build_slot_mappings_by_layer
+from support.vllm_runner import end_step as maybe_prepare_dcp_local_seq_lens
+from support.vllm_runner import pcp, same_lengths as get_uniform_token_count
 
 from vllm.v1.worker.gpu.block_table import BlockTables
 
@@ -227,6 +251,7 @@ class InputBatch:
         self.num_reqs_after_padding = batch.num_reqs_padded
         self.num_tokens_after_padding = batch.num_tokens_padded
         self.num_tokens = batch.num_tokens_padded
+        self.seq_lens = None
         self._between = between
 
     @property
@@ -238,7 +263,9 @@ class InputBatch:
     @staticmethod
     def make_dummy(num_reqs: int, num_tokens: int, *_: Any, **__: Any) -> SimpleNamespace:
         """A batch of a dummy run."""
-        return SimpleNamespace(num_reqs=num_reqs, num_tokens=num_tokens)
+        return SimpleNamespace(
+            num_reqs=num_reqs, num_tokens=num_tokens, seq_lens=None, num_reqs_after_padding=num_reqs
+        )
 
 
 class Descriptor(SimpleNamespace):
@@ -255,8 +282,27 @@ def dispatch_cg_and_sync_dp(descriptor: Descriptor, *_: Any, **__: Any) -> tuple
     return descriptor, None
 
 
+def end_step(*_: Any, **__: Any) -> None:
+    """End the step, in releases that do not read `num_ubatches`."""
+    raise StepOverError
+
+
+def same_lengths(*_: Any) -> None:
+    """Return the length that all requests of a batch have: not looked at here."""
+
+
+def _dummy_slots(manager: Any, tables: Any, num_tokens: int) -> torch.Tensor:
+    found: torch.Tensor = (manager or tables).get_dummy_slot_mappings(num_tokens)
+    return found
+
+
+pcp = SimpleNamespace(maybe_get_pcp_dummy_slot_mappings=_dummy_slots)
+
+
 class PrefillParallelism:
     """Gathers by the local mapping into tables of its own, and maps into slots of its own."""
+
+    input_buffers = SimpleNamespace(dcp_local_seq_lens=None)
 
     def __init__(self, tables: Any, rows: int, tokens: int) -> None:
         self.tables, device = tables, tables.slot_mappings.device
@@ -299,7 +345,7 @@ class Step:
     after_apply: Callable[[Any], Any] | None = None
     between: Callable[[Any], Any] | None = None
     total_num_scheduled_tokens: int = field(init=False, default=1)
-    num_scheduled_tokens: dict[int, int] = field(init=False)
+    read: Callable[[], None] = field(init=False, default=lambda: None)
     scheduled_encoder_inputs: None = None
     aux_output_connector_metadata: None = None
     skip_drafts: bool = False
@@ -307,8 +353,13 @@ class Step:
     def __post_init__(self) -> None:
         if self.kind == "no tokens":
             self.total_num_scheduled_tokens = 0
+
+    @property
+    def num_scheduled_tokens(self) -> dict[int, int]:
+        """Tokens by request; `execute_model` reads them first after the apply."""
+        self.read()
         rows, lengths = self.batch.rows.tolist(), self.batch.lengths.tolist()
-        self.num_scheduled_tokens = dict(zip(rows, lengths, strict=True))
+        return dict(zip(rows, lengths, strict=True))
 
 
 class Runner:
@@ -326,36 +377,45 @@ class Runner:
 
     encoder_cache = pcp_manager = dp_sync = ubatch_runner = fast_prefill = parallel_config = None
     lora_config = is_encoder_decoder = False
-    dp_size, dp_rank, dcp_size, decode_query_len = 1, 0, 1, 1
-    input_buffers = None
+    dp_size = dcp_size = cp_interleave = decode_query_len = 1
+    dp_rank = dcp_rank = 0
+    input_buffers = SimpleNamespace(dcp_local_seq_lens=None)
     observability_config = SimpleNamespace(cudagraph_metrics=False)
     kv_cache_config = None
 
     def __init__(
-        self, layout: Any, kind: type[Any] | None = None, device: torch.device | str = "cpu"
+        self,
+        layout: Any,
+        kind: type[Any] | None = None,
+        device: torch.device | str = "cpu",
+        kernel_sizes: Sequence[int] = (),
     ) -> None:
-        self.device = torch.device(device)
-        self.block_tables = (kind or self.tables_class())(
-            block_sizes=list(layout.block_sizes),
-            max_num_reqs=layout.max_num_reqs,
-            max_num_batched_tokens=layout.max_num_batched_tokens,
-            max_num_blocks_per_group=list(layout.widths),
-            device=self.device,
-            cp_size=layout.cp_size,
-            cp_rank=layout.cp_rank,
-            cp_interleave=layout.cp_interleave,
-            slot_mapping_enabled=list(layout.slot_mapping_enabled),
-            dcp_sharded=list(layout.dcp_sharded),
-            sliding_window_reach=list(layout.sliding_window_reach) or None,
-        )
+        kind, self.device = kind or self.tables_class(), torch.device(device)
+        options = {
+            "block_sizes": list(layout.block_sizes),
+            "max_num_reqs": layout.max_num_reqs,
+            "max_num_batched_tokens": layout.max_num_batched_tokens,
+            "max_num_blocks_per_group": list(layout.widths),
+            "device": self.device,
+            "kernel_block_sizes": list(kernel_sizes or layout.block_sizes),
+            "cp_size": layout.cp_size,
+            "cp_rank": layout.cp_rank,
+            "cp_interleave": layout.cp_interleave,
+            "slot_mapping_enabled": list(layout.slot_mapping_enabled),
+            "dcp_sharded": list(layout.dcp_sharded),
+            "sliding_window_reach": list(layout.sliding_window_reach) or None,
+        }
+        takes = inspect.signature(kind.__init__).parameters
+        self.block_tables = kind(**{name: options[name] for name in options if name in takes})
         self.layout = layout
         self.found: list[Any] = []
         nothing = SimpleNamespace(preprocess_state=lambda *_: None)
         self.model_state = nothing
         self.kv_connector = SimpleNamespace(no_forward=lambda _: "nothing")
         self.req_states = SimpleNamespace(num_computed_tokens=SimpleNamespace(gpu=None))
-        self.aux_output_connector = SimpleNamespace(begin_step=self._begin_step)
+        self.aux_output_connector = SimpleNamespace(begin_step=self._read)
         self._step: Step | None = None
+        self._has_read = False
 
     def play(self, step: Step) -> list[Any]:
         """Make a step; return what readers found, and copies of all that it may have written."""
@@ -363,7 +423,8 @@ class Runner:
 
     def make(self, step: Step) -> list[Any]:
         """Make a step; return what readers found."""
-        self._step, self.found = step, []
+        self._step, self.found, self._has_read = step, [], step.kind == "dummy"
+        step.read = self._read
         self.req_states.num_computed_tokens.gpu = torch.tensor(
             step.batch.computed, dtype=torch.int32, device=self.device
         )
@@ -415,9 +476,11 @@ class Runner:
     def finish_requests(self, _: Any) -> None: ...
     def free_states(self, _: Any) -> None: ...
 
-    def _begin_step(self, _: Any) -> None:
+    def _read(self, *_: Any) -> None:
+        """Let the step's reader read, once after the apply."""
         assert self._step is not None
-        if self._step.after_apply is not None:
+        if self._step.after_apply is not None and not self._has_read:
+            self._has_read = True
             self.found.append(self._step.after_apply(self.block_tables))
 
     def _between(self) -> None:
@@ -459,13 +522,18 @@ def write_package(root: Path, wheel: Path | None = None, release: str = RELEASE)
         )
         found = {node.name: node for node in runner.body if isinstance(node, ast.FunctionDef)}
         methods = "\n\n".join(ast.unparse(found[name]) for name in METHODS)
+    runner_text = RUNNER_HEAD + textwrap.indent(methods, "    ")
     files = {
-        "vllm/__init__.py": f"__version__ = {release!r}\n",
+        "vllm/__init__.py": PACKAGE.format(
+            release=release,
+            block_table=hashlib.sha256(tables.encode()).hexdigest(),
+            model_runner=hashlib.sha256(runner_text.encode()).hexdigest(),
+        ),
         "vllm/v1/__init__.py": "",
         "vllm/v1/worker/__init__.py": "",
         f"{GPU}/__init__.py": "",
         f"{GPU}/block_table.py": tables,
-        f"{GPU}/model_runner.py": RUNNER_HEAD + textwrap.indent(methods, "    "),
+        f"{GPU}/model_runner.py": runner_text,
     }
     for name, text in files.items():
         path = root / name
@@ -478,6 +546,9 @@ def write_package(root: Path, wheel: Path | None = None, release: str = RELEASE)
 def imported_from(root: Path) -> Iterator[Callable[[str], ModuleType]]:
     """Let modules of the package be imported by the last part of their names, then forget it."""
     kept = {name: module for name, module in sys.modules.items() if _is_vllm(name)}
+    from bt_kernels.engines.plugin.releases import RELEASES  # not earlier: it may be missing
+
+    known = dict(RELEASES)
     for name in kept:
         del sys.modules[name]
     sys.path.insert(0, str(root))
@@ -490,6 +561,7 @@ def imported_from(root: Path) -> Iterator[Callable[[str], ModuleType]]:
         for name in [name for name in sys.modules if _is_vllm(name)]:
             del sys.modules[name]
         sys.modules.update(kept)
+        RELEASES.update(known)
 
 
 def _is_vllm(name: str) -> bool:

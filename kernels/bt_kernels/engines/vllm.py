@@ -186,7 +186,7 @@ class BlockTables:
         )
         self._variant: one_launch.Variant | fused.Variant | NoGroups
         if self.layout.num_groups:
-            self._variant = _cheapest(torch.device(device))(
+            self._variant = self._kind_of_variant(torch.device(device))(
                 self.layout, device, steps_in_flight=steps_in_flight, validate=validate
             )
             self._variant.launch_path = self._variant.launch_paths[-1]
@@ -211,6 +211,9 @@ class BlockTables:
         )
         self.dcp_sharded = self._tensor(self.layout.dcp_sharded, torch.bool)
         self.init_block_table_layout_tensors()
+
+    def _kind_of_variant(self, device: torch.device) -> type[one_launch.Variant | fused.Variant]:
+        return _cheapest(device)
 
     # Not attributes of each object: beyond 29 of them Python finds all of them more slowly.
 

@@ -106,7 +106,7 @@ class DeferringTables(BlockTables):
         self.input_block_tables = tables.input_block_tables
         self.slot_mappings = tables.slot_mappings
         super().init_block_table_layout_tensors()
-        self.num_dirty_rows = tables._num_dirty_rows
+        self.num_dirty_rows = dirty_rows(tables)
         self._theirs = tables, theirs
 
     @property
@@ -169,7 +169,7 @@ class DeferringTables(BlockTables):
             tables.num_blocks.gpu = variant.num_blocks_on_device  # without staged blocks
         if gather is not None:
             mapping, num_reqs_padded, computed = gather
-            theirs.gather_block_tables(self, mapping, num_reqs_padded, num_computed_tokens=computed)
+            theirs.gather_block_tables(self, mapping, num_reqs_padded, *given(None, None, computed))
 
     # Called by the runner
 
@@ -304,7 +304,7 @@ class DeferringTables(BlockTables):
                 self._settle(reader)
             found = getattr(self._variant, name)(*args)
         except Exception as error:
-            return getattr(self._fail(name, error), name)(self, *args)
+            return getattr(self._fail(name, error), name)(self, *given(*args))
         COUNTS.calls[name] += 1
         return found
 
@@ -346,6 +346,19 @@ def become(tables: Any, kind: type[Any], state: dict[str, Any]) -> None:
     tables.__dict__ = state
     if recorder is not None:
         recorder.follow(tables)
+
+
+def given(*options: Any) -> tuple[Any, ...]:
+    """Return options without trailing `None`, since older releases have fewer of them."""
+    while options and options[-1] is None:
+        options = options[:-1]
+    return options
+
+
+def dirty_rows(tables: Any) -> int:
+    """Return the rows that a gather of vLLM's clears; older releases clear none."""
+    found: int = getattr(tables, "_num_dirty_rows", 0)
+    return found
 
 
 def _waits(tables: Any) -> bool:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bt_kernels.engines.plugin import hooks, messages, metrics, replacing, settings
-
-RELEASES = ("0.33.0",)
-"""Releases of vLLM whose class and runner the plugin knows."""
+from bt_kernels.engines.plugin import hooks, messages, metrics, releases, replacing, settings
 
 
 def load() -> None:
@@ -18,23 +15,23 @@ def load() -> None:
 
     vLLM calls it in every process, possibly more than once. Nothing is imported: the class is
     replaced when vLLM imports its module, or now where it is imported already. Only releases in
-    `RELEASES` are touched; a warning names any other.
+    `releases.RELEASES` are touched; a warning names any other.
     """
     try:
         mode = settings.mode()
         if (mode == settings.OFF and settings.record_file() is None) or hooks.is_installed():
             return
-        release = _release()
-        if release not in RELEASES:
-            messages.warn_once(
-                f"vLLM {release or 'of an unknown release'} is not supported; expected "
-                f"{' or '.join(RELEASES)}. The engine keeps its own block tables"
-            )
+        try:
+            release = releases.find(_version())
+        except LookupError as error:
+            messages.warn_once(f"{error.args[0]}. The engine keeps its own block tables")
             return
         hooks.install(
             {
-                replacing.BLOCK_TABLE: lambda module: replacing.replace_class(module, mode),
-                replacing.MODEL_RUNNER: replacing.wrap_runner,
+                replacing.BLOCK_TABLE: lambda module: replacing.replace_class(
+                    module, mode, release
+                ),
+                replacing.MODEL_RUNNER: lambda module: replacing.wrap_runner(module, release),
             }
         )
     except Exception as error:
@@ -56,8 +53,8 @@ def remove() -> None:
     messages.forget()
 
 
-def _release() -> str | None:
-    """Return the public part of vLLM's version; `None` if it has none."""
+def _version() -> str | None:
+    """Return vLLM's version; `None` if it has none."""
     version: Any = getattr(sys.modules.get("vllm"), "__version__", None)
     if not isinstance(version, str):
         from importlib import metadata  # takes long, and is rarely needed
@@ -66,4 +63,4 @@ def _release() -> str | None:
             version = metadata.version("vllm")
         except metadata.PackageNotFoundError:
             return None
-    return str(version).partition("+")[0]
+    return str(version)

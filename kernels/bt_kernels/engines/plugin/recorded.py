@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,11 @@ def recorded(
     note_apply, note_begin, note_end = frame.apply, frame.begin_step, frame.end_step
     append, apply = kind.append_block_ids, kind.apply_staged_writes
     gather, map_slots = kind.gather_block_tables, kind.compute_slot_mappings
+    # Older releases have fewer options, at most these of ours.
+    num_gather, num_slots = (
+        len(inspect.signature(each).parameters) for each in (gather, map_slots)
+    )
+    num_gather, num_slots = num_gather - 3, num_slots - 5
     begin_step, end_step, begin_batch, end_batch = (
         getattr(kind, name, _nothing)
         for name in ("begin_step", "end_step", "begin_batch", "end_batch")
@@ -66,7 +72,8 @@ def recorded(
             out_ptrs: Any = None,
             num_computed_tokens: Any = None,
         ) -> Any:
-            found = gather(self, idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens)
+            options = (out, out_ptrs, num_computed_tokens)[:num_gather]
+            found = gather(self, idx_mapping, num_reqs_padded, *options)
             try:
                 note_gather(idx_mapping, num_reqs_padded, out, num_computed_tokens)
             except Exception as error:
@@ -82,7 +89,7 @@ def recorded(
             out: Any = None,
         ) -> Any:
             tokens = query_start_loc, positions, num_tokens_padded
-            found = map_slots(self, idx_mapping, *tokens, out)
+            found = map_slots(self, idx_mapping, *tokens, *(out,)[:num_slots])
             try:
                 note_slots(idx_mapping, *tokens, out)
             except Exception as error:

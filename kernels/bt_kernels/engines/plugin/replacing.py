@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -12,6 +13,7 @@ from weakref import WeakSet
 from bt_kernels.engines.plugin import metrics, settings
 from bt_kernels.engines.plugin.counting import COUNTS, count_launches, print_at_exit
 from bt_kernels.engines.plugin.messages import describe, warn_once
+from bt_kernels.engines.plugin.releases import Release, check_file
 
 if TYPE_CHECKING:
     from bt_kernels.engines.plugin.deferring import DeferringTables
@@ -32,6 +34,7 @@ class _Replacing(type):
 
     theirs: type[Any]
     mode: str
+    release: Release
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if "theirs" not in vars(cls):  # a subclass of others
@@ -39,7 +42,7 @@ class _Replacing(type):
         tables = cls.theirs(*args, **kwargs)
         try:
             if cls.mode != settings.OFF:
-                tables = _ours(tables, cls.theirs, cls.mode, args, kwargs)
+                tables = _ours(tables, cls, args, kwargs)
         except Exception as error:
             COUNTS.failures += 1
             warn_once(f"tables were not built ({describe(error)}). The engine goes on with its own")
@@ -52,24 +55,30 @@ class _Replacing(type):
         )
 
 
-def _ours(
-    tables: Any, theirs: type[Any], mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _ours(tables: Any, cls: _Replacing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the tables that the engine is given, built beside its own `tables`."""
     if not tables.num_kv_cache_groups:
         return tables  # nothing is ever launched
     from bt_kernels.engines.plugin.deferring import DeferringTables
     from bt_kernels.engines.plugin.shadowing import shadow
 
-    ours = _measured(DeferringTables)(*args, **kwargs)
+    ours: DeferringTables
+    if cls.release.is_as_ours:
+        ours = _measured(DeferringTables)(*args, **kwargs)
+    else:
+        from bt_kernels.engines.plugin.older import OlderTables
+
+        ours = _measured(OlderTables)(
+            cls.release, **inspect.signature(cls.theirs).bind(*args, **kwargs).arguments
+        )
     ours.warmup()  # here and not in a step, for time and for failures
     variant: Any = ours._variant
     count_launches(variant.place)
-    if mode == settings.SHADOW:
+    if cls.mode == settings.SHADOW:
         shadow(tables, ours, settings.shadow_steps())
         ours = tables
     else:
-        ours.take_over(tables, theirs)
+        ours.take_over(tables, cls.theirs)
     COUNTS.tables += 1
     _LIVE.add(ours)
     print_at_exit()
@@ -77,7 +86,7 @@ def _ours(
     return ours
 
 
-def _measured(kind: type[DeferringTables]) -> type[DeferringTables]:
+def _measured(kind: type[DeferringTables]) -> Callable[..., DeferringTables]:
     """Return a class of ours, or a subclass that measures its calls if that was asked for."""
     if not settings.prints_counters():
         return kind
@@ -100,27 +109,31 @@ def _record(tables: Any, theirs: type[Any], args: tuple[Any, ...], kwargs: dict[
         warn_once(f"calls are not recorded in {path} ({describe(error)}). The engine goes on")
 
 
-def replace_class(module: ModuleType, mode: str) -> None:
+def replace_class(module: ModuleType, mode: str, release: Release) -> None:
     """Replace the class in its module, and wherever it was imported by name.
 
     Raises:
-        RuntimeError: when the module has another class than vLLM's own, such as another plugin's.
+        RuntimeError: when the module has another class than vLLM's own, such as another plugin's,
+            or its file is not the release's.
     """
     theirs = getattr(module, _NAME, None)
     if isinstance(theirs, _Replacing):
         return
     if not isinstance(theirs, type) or theirs.__module__ != BLOCK_TABLE:
         raise RuntimeError(f"{_NAME} is {theirs!r}; expected vLLM's own class. The engine keeps it")
+    check_file(module, release, "The engine keeps its own block tables")
     names = {"__module__": BLOCK_TABLE, "__doc__": theirs.__doc__, "theirs": theirs, "mode": mode}
-    _put(theirs, _Replacing(_NAME, (theirs,), names))
+    _put(theirs, _Replacing(_NAME, (theirs,), names | {"release": release}))
 
 
-def wrap_runner(module: ModuleType) -> None:
+def wrap_runner(module: ModuleType, release: Release) -> None:
     """Wrap the two methods of the runner between which an apply waits.
 
     Raises:
         AttributeError: when the runner lacks one; then every call is a launch of its own.
+        RuntimeError: when its file is not the release's; then likewise.
     """
+    check_file(module, release, "Each call is a launch of its own")
     runner = getattr(module, "GPUModelRunner", None)
     for name in _WRAPPERS:
         method = vars(runner).get(name) if isinstance(runner, type) else None

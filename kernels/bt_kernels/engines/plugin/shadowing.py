@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bt_kernels.engines.plugin.counting import COUNTS
-from bt_kernels.engines.plugin.deferring import DeferringTables, become
+from bt_kernels.engines.plugin.deferring import DeferringTables, become, dirty_rows, given
 from bt_kernels.engines.plugin.messages import LOGGER, describe, warn_once
 from bt_kernels.engines.plugin.recorded import recorded
 from bt_kernels.engines.plugin.repro import Repro
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         """The methods of vLLM's class."""
 
         _shadow: _Shadow
-        redirect_writes_to_null_block: bool
 
         def begin_step(self, *args: Any) -> None: ...
         def end_step(self) -> None: ...
@@ -91,7 +90,7 @@ class _Shadowed(_Base):
 
     def append_block_ids(self, *args: Any, **kwargs: Any) -> None:
         super().append_block_ids(*args, **kwargs)
-        redirect = self.redirect_writes_to_null_block
+        redirect = getattr(self, "redirect_writes_to_null_block", False)
 
         def append(ours: DeferringTables) -> None:
             ours.redirect_writes_to_null_block = redirect
@@ -121,7 +120,8 @@ class _Shadowed(_Base):
         shadow, gather = self._shadow, super().gather_block_tables
         shadow.prepare(self)
         own = shadow.copies(self, out)
-        found = gather(idx_mapping, num_reqs_padded, out, out_ptrs, num_computed_tokens)
+        options = given(out, out_ptrs, num_computed_tokens)
+        found = gather(idx_mapping, num_reqs_padded, *options)
         shadow.run(
             self,
             "gather_block_tables",
@@ -147,7 +147,7 @@ class _Shadowed(_Base):
         shadow.prepare(self)
         own = shadow.copies(self, None if out is None else (out,))
         tokens = (query_start_loc, positions, num_tokens_padded)
-        found = compute(idx_mapping, *tokens, out)
+        found = compute(idx_mapping, *tokens, *given(out))
         shadow.run(
             self,
             "compute_slot_mappings",
@@ -224,7 +224,7 @@ class _Shadow:
         pairs = _slots(ours, tables)
         if not ours.gather_waits:
             pairs += _inputs(ours, tables)
-            ours.num_dirty_rows = tables._num_dirty_rows
+            ours.num_dirty_rows = dirty_rows(tables)
         if sources and not ours.waits:
             pairs += _sources(ours, tables)
         with torch.inference_mode():

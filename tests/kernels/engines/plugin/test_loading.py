@@ -9,16 +9,18 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from support.vllm_runner import imported_from, write_package
+from support.vllm_runner import GPU, imported_from, write_package
 
 from bt_kernels.engines import plugin
-from bt_kernels.engines.plugin import counting, loading, messages, settings
+from bt_kernels.engines.plugin import counting, loading, messages, releases, settings
 from bt_kernels.engines.plugin.deferring import DeferringTables
+from bt_kernels.engines.plugin.older import OlderTables
 from bt_kernels.layout import TableLayout
 
 KERNELS = Path(__file__).resolve().parents[4] / "kernels"
@@ -97,7 +99,7 @@ def test_an_unknown_mode_is_off_with_one_warning(package, monkeypatch, caplog, v
     assert f"BT_KERNELS={value!r} is unknown; expected on, shadow or off" in record.message
 
 
-@pytest.mark.parametrize("release", ["0.32.1", "0.33.1", "0.34.0.dev3", "dev"])
+@pytest.mark.parametrize("release", ["0.24.0", "0.32.1", "0.34.0", "0.34.0.dev3+g1", "dev"])
 def test_other_releases_are_refused_by_name(package, monkeypatch, caplog, release):
     monkeypatch.setenv("BT_KERNELS", "on")
     module = package(release)
@@ -105,7 +107,8 @@ def test_other_releases_are_refused_by_name(package, monkeypatch, caplog, releas
     plugin.load()
     assert is_vllms(tables_of(module))
     (record,) = caplog.records
-    assert f"vLLM {release} is not supported; expected 0.33.0" in record.message
+    assert f"vLLM {release} is not supported, since its block tables" in record.message
+    assert f"expected {', '.join(releases.RELEASES)}. The engine keeps" in record.message
 
 
 @pytest.mark.parametrize("release", ["0.33.0", "0.33.0+cu129"])
@@ -115,6 +118,52 @@ def test_builds_of_a_known_release_are_taken(package, monkeypatch, caplog, relea
     plugin.load()
     assert type(tables_of(module)) is DeferringTables
     assert not caplog.records
+
+
+def test_an_older_release_has_tables_of_its_own(package, monkeypatch, caplog):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package("0.32.0")
+    plugin.load()
+    tables = tables_of(module)
+    assert type(tables) is OlderTables
+    assert tables.num_dirty_rows == 0
+    plugin.remove()
+    assert is_vllms(tables)
+    assert not caplog.records
+
+
+def change(path):
+    path.write_text(path.read_text("utf-8") + "# patched\n", "utf-8")
+
+
+def test_a_changed_class_is_refused(package, monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package("0.33.0+vendor")
+    change(tmp_path / GPU / "block_table.py")
+    plugin.load()
+    assert is_vllms(tables_of(module))
+    (record,) = caplog.records
+    assert "block_table.py is not the file of vLLM 0.33.0, so it was not" in record.message
+    assert record.message.endswith("The engine keeps its own block tables")
+
+
+def test_in_a_changed_runner_nothing_waits(package, monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    change(tmp_path / GPU / "model_runner.py")
+    plugin.load()
+    assert type(tables_of(module)) is DeferringTables
+    runner = module("model_runner").GPUModelRunner
+    assert not hasattr(runner.prepare_attn, "_bt_kernels_wraps")
+    (record,) = caplog.records
+    assert "model_runner.py is not the file of vLLM 0.33.0, so it was not" in record.message
+    assert record.message.endswith("Each call is a launch of its own")
+
+
+def test_a_file_that_cannot_be_read_is_refused():
+    module = types.ModuleType("vllm.v1.worker.gpu.block_table")
+    with pytest.raises(RuntimeError, match=r"cannot be read: .*\. Nothing happens"):
+        releases.check_file(module, releases.RELEASES["0.33.0"], "Nothing happens")
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "many"])
@@ -312,6 +361,14 @@ def test_the_page_has_all_variables_and_counters():
     assert set(named) == set(plugin.counters())
     assert f"default {settings.DEFAULT_SHADOW_STEPS}" in page
     assert f"default {settings.DEFAULT_RECORD_MB}" in page
-    assert all(f"vLLM {release}" in page for release in loading.RELEASES)
+    assert re.findall(r"^\| (0\.\S+) \| (\w+) \| (\w+) \| (\w+) \|$", page, re.MULTILINE) == [
+        (
+            version,
+            "split" if release.splits_blocks else "kept",
+            "zeroed" if release.clears_rows else "kept",
+            "zeroed" if release.zeroes_dummies else "kept",
+        )
+        for version, release in releases.RELEASES.items()
+    ]
     for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         exec(code, {})
