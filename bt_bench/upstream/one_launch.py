@@ -29,8 +29,11 @@ in every buffer, and saves one Triton launch per step on the host.
 """
 
 _MEASURED = """\
-Not measured yet. To compare host and GPU time of a whole step on a GPU, with
-PATCHED a copy that has this patch:
+GPU time of a step of bt-bench's config `origin`, one H100, medians of 1,000 rounds
+(torch 2.11.0+cu130, Triton 3.6.0): 10.7 -> 8.3, 11.5 -> 8.8, 11.3 -> 9.0, 14.4 -> 12.3
+and 16.0 -> 11.7 us, for 1, 1, 1, 2 and 4 groups. Original and patched copy ran one after
+the other, beside other work: `compare` calls these changes inconclusive, and host
+times of the pair say nothing. To repeat it, with PATCHED a copy that has this patch:
 
     bt-bench sweep origin --variants vllm --vllm-source ORIGINAL --out before
     bt-bench sweep origin --variants vllm --vllm-source PATCHED --out after
@@ -46,7 +49,8 @@ call sequences against bt-bench's reference, also in your copy:
 
     bt-bench check quick --variants vllm --vllm-source PATCHED --explore 20
 
-The kernel compiles for compute capability 9.0. Not run on a GPU, nor in an engine.
+The last command, which includes context parallelism there, also passed on an H100. Not
+run in an engine.
 """
 
 _METHOD = '''

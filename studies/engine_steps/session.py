@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from beside.draw import Drawn, Rng, Scheduler
+from beside.draw import Batch, Drawn, Rng, Scheduler
 from fuzz.comparison import Comparison, Difference
 from support.vllm_readers import PERSISTENT, READERS, REPLACES, drafts
 from support.vllm_runner import Step
@@ -91,6 +91,7 @@ class EngineSession:
         self._comparison = Comparison(device)
         self._others: list[Difference] = []
         self._number, self._kind, self._happened = 0, "", False
+        self._batch: Batch | None = None
         self._graphs: list[DraftGraph] | None = None
 
     def _draw_event(self) -> str:
@@ -138,8 +139,12 @@ class EngineSession:
 
     def _step(self, scheduler: Scheduler) -> None:
         rng = self._rng
-        batch = scheduler.schedule()
         self._kind = str(rng.choice(list(KINDS), p=list(KINDS.values())))
+        if self._kind == "dummy" and self._batch is None:
+            self._kind = "step"
+        if self._kind != "dummy":  # it has no new blocks, so the scheduler decides nothing
+            self._batch = scheduler.schedule()
+        batch = self._batch
         readers: dict[str, Callable[[Any], Any]] = {}
         if self._has_groups and self._kind == "step" and rng.random() < 0.15:
             readers = self._draw_readers()

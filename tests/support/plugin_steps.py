@@ -49,9 +49,11 @@ def same(found, expected):
 
 def play(both, scheduler, rng, num_steps, kinds=KINDS, **readers):
     names, chances = list(kinds), np.array(list(kinds.values()))
+    batch = None
     for number in range(num_steps):
-        batch = scheduler.schedule()
         kind = str(rng.choice(names, p=chances / chances.sum()))
+        if kind != "dummy" or batch is None:  # a dummy run has no new blocks
+            batch = scheduler.schedule()
         redirects = kind == "step" and rng.random() < 0.05
         results = []
         for runner in both:

@@ -46,6 +46,9 @@ class Staged:
         for row, start, ids in self.writes:
             written = torch.tensor(ids, dtype=torch.int32, device=self.gpu.device)
             self.gpu[row, start : start + len(ids)] = written
+        self.clear_staged_writes()
+
+    def clear_staged_writes(self):
         self.writes = []
 
 

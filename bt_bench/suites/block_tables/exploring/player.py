@@ -63,7 +63,8 @@ from bt_kernels.layout import TableLayout
 FILLED = 5
 SPOILED = -7  # no block id of a scenario
 _M_PERTURB = -6  # of mallopt, in glibc
-_AHEAD_NS = 100_000  # of device work ahead of each call: longer than most calls take the host
+# Device work ahead of each call: longer than most calls take the host, also a slow one.
+_AHEAD_NS = 500_000
 
 
 class TablePlayer(Player):

@@ -285,6 +285,8 @@ class _Shadow:
             spare.__dict__ = tables.__dict__
             del tables._shadow
             ours.take_over(spare, self.theirs)
+            for table in spare.block_tables:  # ours has the same, and will write it
+                table.clear_staged_writes()
         except Exception as error:
             COUNTS.failures += 1
             warn_once(f"{describe(error)}. The engine goes on with its own block tables")

@@ -329,6 +329,29 @@ def test_taken_out_in_the_middle_vllms_class_goes_on(vllm, monkeypatch, mode):
     assert plugin.counters()["failures"] == 0
 
 
+@pytest.mark.parametrize("later", [-3, 0, 1])
+@pytest.mark.parametrize("cause", ["taken out", "a failure"])
+def test_vllms_class_goes_on_after_the_end_of_shadow_mode(vllm, monkeypatch, cause, later):
+    """Nothing that it was given while it was compared is written again."""
+    layout, scheduler, rng = drawn(2)
+    both = runners(vllm, layout, "shadow", monkeypatch, steps=5)
+    play(both, scheduler, rng, 6 + later)
+    ours, theirs = (runner.block_tables for runner in both)
+    assert (type(ours) is DeferringTables) is (later >= 0)
+    for runner in both:  # other ids than those that were staged when shadow mode ended
+        for row in range(layout.max_num_reqs):
+            ids = tuple([7] for _ in layout.widths)
+            runner.block_tables.append_block_ids(row, ids, overwrite=True)
+    play(both, scheduler, rng, 1, {"step": 1})
+    if cause == "taken out":
+        plugin.remove()
+    else:
+        tables = ours if later >= 0 else ours._shadow.ours
+        monkeypatch.setattr(tables._variant, "prepare_step", None)
+    play(both, scheduler, rng, 8)
+    assert type(ours) is type(theirs)
+
+
 def test_tables_without_groups_are_vllms(vllm, monkeypatch):
     layout, _, _ = drawn(0, NO_GROUPS)
     ours, theirs = runners(vllm, layout, "on", monkeypatch)
