@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,9 +63,25 @@ def study():
     """The modules of the study, under their names."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "studies"))
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+        made = SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+        load, stock = made.headline_runs.load_config, cache(load_stock)
+        patch.setattr(
+            made.headline_runs,
+            "load_config",
+            lambda where, overrides=(), operations=None: (
+                load(where, overrides=overrides, operations=operations)
+                if isinstance(where, Path)
+                else stock(where, tuple(overrides), operations and tuple(operations))
+            ),
+        )
+        yield made
     for name in MODULES:
         del sys.modules[name]
+
+
+def load_stock(name, overrides, operations):
+    """Loads a stock config, whose hundreds of cases take half a second, once for all tests."""
+    return load_config(name, overrides=overrides, operations=operations)
 
 
 def samples(us: float, arm: str) -> list[list[float]]:

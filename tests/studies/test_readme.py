@@ -53,7 +53,9 @@ def test_the_pages_have_all_figures_as_their_folders_give_them():
 
 
 def test_another_figure_is_found_and_mended(run, tmp_path, capsys):
-    text = FIGURES.read_text(encoding="utf-8")
+    whole = FIGURES.read_text(encoding="utf-8")
+    end = whole.index("<!-- end of figures -->", whole.index("<!-- figures: machines -->"))
+    text = whole[: whole.index("\n##", end)]  # other blocks take as long again
     changed = tmp_path / "README.md"
     row = next(line for line in text.splitlines() if line.startswith("| host + stage: times"))
     changed.write_text(text.replace(row, row.replace(" | ", " | 1", 1)), encoding="utf-8")

@@ -307,16 +307,24 @@ tables.apply_staged_writes()
 """
 
 
-@pytest.mark.parametrize("value", ["1", "0", ""])
-def test_counters_are_printed_at_exit(tmp_path, value):
-    done = run(BUILD, tmp_path, BT_KERNELS="on", BT_KERNELS_COUNTERS=value)
-    printed = done.stderr.count("bt_kernels counters: {'tables': 1, 'steps': 1, 'fused': 0")
-    assert printed == (value == "1"), done.stderr
+# A process that is forked from one with torch ends as any other, and starts seconds sooner.
+FORKED = """
+import gc, os, sys
+import bt_kernels.engines.vllm
 
+gc.freeze()  # or each process would look at all of torch when it ends
 
-FORK = (
-    BUILD
-    + """
+def run(name, code, **environment):
+    sys.stderr.write(f"\\nbegin {name}\\n")
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0, name
+        return
+    os.environ.update(environment)
+    exec(code, globals())
+    sys.exit()
+"""
+
+IN_A_FORK = """
 import multiprocessing, os
 from bt_kernels.engines import counters
 
@@ -331,12 +339,22 @@ child.join()
 assert child.exitcode == 0
 assert counters()["tables"] == 1
 """
-)
 
 
-def test_a_forked_process_has_the_plugin_and_counters_of_its_own(tmp_path):
-    done = run(FORK, tmp_path, BT_KERNELS="on", BT_KERNELS_COUNTERS="1")
-    assert done.stderr.count("bt_kernels counters: {'tables': 1") == 2, done.stderr
+def test_counters_are_printed_at_exit_of_each_process_that_has_its_own(tmp_path):
+    """A forked process has the plugin, too."""
+    runs = [(value, BUILD, value) for value in ("1", "0", "")]
+    runs.append(("fork", BUILD + IN_A_FORK, "1"))
+    code = FORKED + "".join(
+        f"run({name!r}, {text!r}, BT_KERNELS_COUNTERS={value!r})\n" for name, text, value in runs
+    )
+    done = run(code, tmp_path, BT_KERNELS="on")
+    first = "bt_kernels counters: {'tables': 1, 'steps': 1, 'fused': 0"
+    printed = {
+        name: (text.count("bt_kernels counters: {'tables': 1"), text.count(first))
+        for name, _, text in (part.partition("\n") for part in done.stderr.split("\nbegin ")[1:])
+    }
+    assert printed == {"1": (1, 1), "0": (0, 0), "": (0, 0), "fork": (2, 1)}, done.stderr
 
 
 def test_counters_are_copies(package, monkeypatch):
