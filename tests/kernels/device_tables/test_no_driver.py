@@ -19,7 +19,7 @@ child = os.fork()
 if not child:
     os.environ["TRITON_INTERPRET"] = "1"
 elif os.waitpid(child, 0)[1] != 0:
-    sys.exit("interpreted, they should be there")
+    sys.exit("interpreted, there are none")
 from bt_kernels import TableLayout
 from bt_kernels.variants.fused import Variant
 
@@ -40,4 +40,4 @@ def test_tables_say_what_to_do_without_a_gpu_and_without_the_interpreter():
     assert ended.returncode == 1
     assert "RuntimeError: no kernel can run: Triton finds no GPU" in ended.stderr
     assert "set TRITON_INTERPRET=1 before anything imports triton" in ended.stderr
-    assert ended.stderr.count("Traceback") == 1
+    assert "interpreted, there are none" not in ended.stderr
