@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import ONE_CHECK, TINY, run, run_apart, start
+from support.commands import FORKED_WORKERS, ONE_CHECK, TINY, run, run_apart, start
 from support.faulty import write_faulty
 from support.processes import wait_for
 
@@ -246,23 +246,31 @@ class Variant(Baseline):
 
 
 @pytest.mark.parametrize(
-    ("fill", "code", "message"),
+    ("fill", "prologue", "code", "message"),
     [
         (
             {"now": "close_all()", "later": "pass"},
+            "",
             2,
             "closes.py: the variant file does not import: while imported: the worker ended with",
         ),
-        ({"now": "", "later": "close_all()"}, 5, "while checked: the worker ended with exit code"),
+        (  # seven workers, one after the other
+            {"now": "", "later": "close_all()"},
+            FORKED_WORKERS,
+            5,
+            "while checked: the worker ended with exit code",
+        ),
     ],
     ids=["on import", "when made"],
 )
-def test_a_variant_that_closes_all_file_descriptors_is_named(fill, code, message, tmp_path):
+def test_a_variant_that_closes_all_file_descriptors_is_named(
+    fill, prologue, code, message, tmp_path
+):
     (tmp_path / "closes.py").write_text(CLOSES.format(**fill))
     (tmp_path / "tiny.yaml").write_text(TINY)
     arguments = ["check", "tiny.yaml", "-k", "one", "--kernels", tmp_path, "--variants", "closes"]
     arguments += ["--operations", "step", "--explore", "0"]
-    outcome = run_apart(*arguments, cwd=tmp_path, prologue=ONE_CHECK)
+    outcome = run_apart(*arguments, cwd=tmp_path, prologue=ONE_CHECK + prologue)
     assert outcome.code == code
     assert message in " ".join((outcome.out + outcome.err).split())
     assert "internal error" not in outcome.err

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from threading import RLock
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -39,6 +40,16 @@ ONE_CHECK = """\
 from bt_bench.suites.block_tables import suite as spec
 all_of = spec.conformance_workloads
 spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items() if n == "corners"}
+"""
+
+# As another one, for a command whose workers end often and are not what is tested: they are forked
+# from a process that has imported torch once.
+FORKED_WORKERS = f"""\
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from bt_bench.base.processes import child
+from support.forked import ForkingContext
+child.CONTEXT = ForkingContext(imported=("torch", "triton", "bt_bench.worker.process.executor"))
 """
 
 RAISING_VARIANT = '''\
