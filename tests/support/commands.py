@@ -22,7 +22,7 @@ from bt_bench.base.processes import pack, unpack
 from bt_bench.cli.app import app
 from bt_bench.worker.tasks.runner import Finished
 from bt_bench.worker.tasks.tasks import CheckConformance
-from support.forked import forked_suites
+from support.forked import forked_censuses, forked_suites
 from support.suites import as_sent, suites_here
 
 TINY = """\
@@ -155,6 +155,7 @@ def without_worker(checks: Sequence[str] | None = ("corners",)) -> Iterator[None
     """
     with (
         forked_suites(),
+        forked_censuses(),
         nullcontext() if checks is None else _conformance(checks),
         # Here it would see the threads of other tests, and it waits before and after each task.
         patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
