@@ -13,6 +13,7 @@ import sysconfig
 import zipfile
 
 import pytest
+from support.processes import forked_programs
 from support.repositories import write
 from support.sides import write_sides
 
@@ -62,20 +63,39 @@ def trees(tmp_path):
     return make
 
 
+IMPORTED = "bt_bench.worker.isolation.fence, bt_bench.variants.catalogue, torch, triton"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked():
+    """Each process is forked from one, unless its start is part of what is tested."""
+    with forked_programs(IMPORTED) as forks["run"]:
+        yield
+
+
+forks = {}
+
+
 def look(top, name, *, prologue="", cwd=None, **environment):
     """What the process of one side says, or why it is refused."""
     other = {"base": "head", "head": "base"}[name]
-    command = [sys.executable, "-c", WORKER.format(prologue=prologue)]
-    done = subprocess.run(
-        [*command, str(top / name), str(top / other), str(top / "caches")],
-        cwd=cwd or top / "head",  # the user's checkout
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    code = WORKER.format(prologue=prologue)
+    arguments = [str(top / name), str(top / other), str(top / "caches")]
+    cwd = cwd or top / "head"  # the user's checkout
+    if "LD_LIBRARY_PATH" in environment:  # the loader reads it at once
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=cwd,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        exit_code, said = done.returncode, done.stdout or done.stderr
+    else:
+        exit_code, said = forks["run"](code, arguments, cwd, **environment)
+    assert exit_code == 0, said
+    return json.loads(said)
 
 
 BY_HELPER = {"head": "import helper", "body": "return helper.NAME"}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from support.processes import forked_programs
 from support.sides import write_sides
 
 # What a worker does for a gate; each arm is asked three times, in turns.
@@ -52,51 +50,15 @@ else:
 """
 
 
-# A worker's process to be forked, since it takes seconds to import what each of them needs.
-FORKED = """\
-import json, os, sys, traceback
-import bt_bench.worker.process.executor, bt_bench.worker.process.main, torch, triton
-for line in sys.stdin:
-    code, arguments, cwd, path = json.loads(line)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(writing, 1)
-        os.chdir(cwd)
-        os.environ["PYTHONPATH"] = path
-        sys.path.insert(1, path)
-        sys.argv[1:] = arguments
-        try:
-            exec(code, {"__name__": "__main__"})
-        except BaseException:
-            print(traceback.format_exc(), flush=True)
-            os._exit(1)
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(writing)
-    with open(reading) as file:
-        said = file.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps([code, said]), flush=True)
-"""
+# Takes seconds to import, and each worker needs it.
+IMPORTED = "bt_bench.worker.process.executor, bt_bench.worker.process.main, torch, triton"
 
 
 @pytest.fixture(scope="module")
 def fork():
     """A function that runs a program in a process of its own: its exit code, what it printed."""
-    command = [sys.executable, "-c", FORKED]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
-    ) as process:
-
-        def run(*request):
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
+    with forked_programs(IMPORTED) as run:
         yield run
-        process.stdin.close()
 
 
 @pytest.fixture
@@ -107,7 +69,7 @@ def look(tmp_path, fork):
         helper = {"lib/helper.py": "NAME = {name!r}\ncalls = []\n"}
         write_sides(tmp_path, head, body, **helper, **files)
         tree = str(tmp_path / "head")
-        code, said = fork(WORKER, [str(tmp_path), order], tree, f"{tree}/lib")
+        code, said = fork(WORKER, [str(tmp_path), order], tree, PYTHONPATH=f"{tree}/lib")
         assert code == 0, said
         found = json.loads(said)
         assert "refused" not in found or "stolen" in body, found
