@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,15 @@ def record(root: Path, num_steps: int, seed: int = SEED, model: str = "gpt-oss-1
 
 
 def _noting(kind: type[Any], made: Made) -> type[Any]:
-    """Return the class of tables that note their calls."""
+    """Return the class of tables that note their calls.
+
+    The runner and the plugin read the signatures, which are those of the class.
+    """
 
     class Tables(kind):  # type: ignore[misc]
         redirect_writes_to_null_block = False
 
+        @wraps(kind.__init__)
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
             made.arguments = kwargs
@@ -107,6 +112,7 @@ def _noting(kind: type[Any], made: Made) -> type[Any]:
             lists = [[0] * len(each) if null else [int(i) for i in each] for each in ids]
             self.written.append((row, lists, overwrite))
 
+        @wraps(kind.gather_block_tables)
         def gather_block_tables(self, rows: Any, *args: Any) -> Any:
             padded, out, _, computed = args
             if out is None:
@@ -114,6 +120,7 @@ def _noting(kind: type[Any], made: Made) -> type[Any]:
                 self.gathered["computed"] = computed[rows].tolist()
             return super().gather_block_tables(rows, *args)
 
+        @wraps(kind.compute_slot_mappings)
         def compute_slot_mappings(self, rows: Any, *args: Any) -> Any:
             starts, positions, padded, out = args
             if out is None:
