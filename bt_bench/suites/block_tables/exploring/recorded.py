@@ -62,8 +62,8 @@ class RecordedTables(RecordedCalls):
         facts = file.facts_of(path)
         if not facts.steps:
             raise UsageError(
-                f"{path}: holds no calls; expected those of a step or more: record an engine that "
-                "serves"
+                f"{path}: holds no calls; expected those of a step or more: "
+                f"{facts.note or 'record an engine that serves'}"
             )
         self.steps = facts.steps
         self.features = facts.features

@@ -182,6 +182,15 @@ def test_a_recording_without_a_step_is_refused(tmp_path):
         RecordedTables(write(tmp_path / "none.btrec", LAYOUT, frame))
 
 
+def test_a_recording_whose_only_frame_was_cut_off_says_so(tmp_path):
+    frame = Frame()
+    frame.dummy_tables(1)
+    path = write(tmp_path / "cut.btrec", LAYOUT, frame)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UsageError, match="holds no calls; .*the last frame is incomplete"):
+        RecordedTables(path)
+
+
 def test_calls_outside_of_execute_model_are_a_step_of_their_own(tmp_path):
     frame = Frame()
     frame.dummy_tables(1)

@@ -174,7 +174,11 @@ def _no_batch(facts: RecordedFacts) -> str:
         for name, count in calls.items()
         if count
     ]
-    return f"{text}. It has {listed(seen)}" if seen else f"{text}. Record an engine that serves"
+    if seen:
+        text = f"{text}. It has {listed(seen)}"
+    if facts.note:
+        return f"{text}. {facts.note}"
+    return text if seen else f"{text}. Record an engine that serves"
 
 
 def _parameters_of(file: RecordedFile) -> dict[str, Any]:
