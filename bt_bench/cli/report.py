@@ -66,6 +66,8 @@ def report(
     chosen = formats or ([] if as_json else ["pr"])
     outputs = parse_outputs(chosen, as_json, tuple(REPORT_FORMATS))
     outputs = outputs if out is None else _into(out, outputs)
+    for output in outputs:
+        _spare_human_text(output)
     with no_collection(collect_first=False):
         evidence = _read(runs or [latest_run()])
     for output in sorted(outputs, key=lambda each: each.path is None):
@@ -77,6 +79,21 @@ def report(
             if len(text) > MOST_CHARACTERS:
                 say(f"{where}it is longer than GitHub takes ({MOST_CHARACTERS:,} characters)")
     return ExitCode.OK
+
+
+def _spare_human_text(output: Output) -> None:
+    """Refuse to replace a description in which a human may have written."""
+    from bt_bench.report.pull_request.blanks import BLANKS
+
+    path = output.path
+    if output.name != "pr" or path is None or not path.is_file() or not path.stat().st_size:
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if not all(blank.ask in text for blank in BLANKS):
+        raise UsageError(
+            f"{path} exists, and is no draft with all of its {len(BLANKS)} blanks: a human may "
+            "have written in it. Choose another file, or remove this one"
+        )
 
 
 def _into(out: Path, outputs: Sequence[Output]) -> list[Output]:

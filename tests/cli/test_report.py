@@ -32,6 +32,17 @@ def test_a_run_becomes_a_description(tmp_path):
     assert "/tmp/" not in text
 
 
+def test_a_draft_is_replaced_until_a_human_has_written_in_it(tmp_path):
+    out = tmp_path / "pr.md"
+    for _ in range(2):
+        assert run("report", FUSED, "--out", out).code == 0
+    written = out.read_text().replace("Summarise the change", "One launch for two")
+    out.write_text(written)
+    outcome = run("report", FUSED, "--out", out)
+    assert (outcome.code, out.read_text()) == (2, written)
+    assert "pr.md exists, and is no draft with all of its 9 blanks" in outcome.err
+
+
 def test_a_pair_of_one_run_has_the_first_as_its_base(tmp_path):
     files = (ROOFLINE / f"{name}.json.xz" for name in ("vllm", "one_launch"))
     outcome = run("report", *files, "--format", "json", "--out", tmp_path / "draft.json")
