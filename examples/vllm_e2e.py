@@ -8,9 +8,9 @@ engine: the project's machines have none.** Tests run it with a stand-in for `vl
 
 Two processes generate one after the other, each with a new engine: the first with BT_KERNELS=off,
 the second with BT_KERNELS=on. Temperature is 0, and token ids must be equal, one by one. If they
-are not, a third process generates with `off` again: if vLLM differs from itself, so says the
-message, and nothing follows. Printed are the time per output token, and the host time per step in
-calls of the block tables, both as the median of the repetitions with the least and the greatest.
+are not, a third process generates with `off` again. If vLLM differs from itself, the message says
+so, and the comparison is void. Two times are printed: per output token, and on the host per step in
+calls of the block tables. Each is a median over the repetitions, with the least and the greatest.
 The engine runs in the process that generates (VLLM_ENABLE_V1_MULTIPROCESSING=0), so one GPU is
 used. The first repetition is compared, and not timed.
 
@@ -122,6 +122,13 @@ def check(args):
         raise VoidError(f"VLLM_PLUGINS={allowed!r} leaves out bt_kernels; add it, or unset it")
     prompts_of(args)
     options_of(args)
+    if args.json is not None:
+        try:
+            args.json.touch()
+        except OSError as error:
+            raise VoidError(f"--json {args.json}: cannot be written: {error.strerror}") from None
+        if args.json.is_dir():
+            raise VoidError(f"--json {args.json} is a folder; expected a file")
 
 
 def prompts_of(args):

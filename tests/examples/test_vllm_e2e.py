@@ -192,6 +192,8 @@ def test_without_leave_of_vllm(here, model, capsys):
         ("--prompts", "{folder}/no.txt", "No such file"),
         ("--prompts", "{folder}/empty.txt", "is empty; expected a prompt a line"),
         ("--option", "max_model_len", "expected NAME=VALUE"),
+        ("--json", "{folder}/no/out.json", "cannot be written: No such file"),
+        ("--json", "{folder}", "is a folder; expected a file"),
     ],
 )
 def test_bad_options(model, tmp_path, capsys, option, value, says):
