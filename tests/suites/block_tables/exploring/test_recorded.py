@@ -187,7 +187,7 @@ def test_a_recording_whose_only_frame_was_cut_off_says_so(tmp_path):
     frame.dummy_tables(1)
     path = write(tmp_path / "cut.btrec", LAYOUT, frame)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UsageError, match="holds no calls; .*the last frame is incomplete"):
+    with pytest.raises(UsageError, match=r"holds no calls; .*the last frame is incomplete"):
         RecordedTables(path)
 
 

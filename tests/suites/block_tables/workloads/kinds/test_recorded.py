@@ -251,7 +251,7 @@ def test_a_recording_without_a_batch_is_refused(parameters, tmp_path):
         assert reason in str(error.value)
     path = tmp_path / "none.btrec"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UsageError, match="has no batch: .*the last frame is incomplete"):
+    with pytest.raises(UsageError, match=r"has no batch: .*the last frame is incomplete"):
         parameters(path).check_by_reading()
 
 
