@@ -163,9 +163,10 @@ def reports_option(does: str, panel: str | None = None) -> Any:
     )
 
 
-def out_option(writes: str) -> Any:
+def out_option(writes: str, default: str | None = None) -> Any:
     """Return the option for a new folder, which gets what is named here."""
-    return typer.Option("--out", metavar="DIR", help=f"Write {writes} to DIR. DIR must not exist.")
+    help_ = f"Write {writes} to DIR. DIR must not exist."
+    return typer.Option("--out", metavar="DIR", help=help_, show_default=default or True)
 
 
 def recorded_option(

@@ -36,7 +36,7 @@ def patch(
             show_default="the installed vLLM",
         ),
     ] = None,
-    out: Annotated[Path | None, out_option("the patches")] = None,
+    out: Annotated[Path | None, out_option("the patches", "vllm-RELEASE-patches")] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Write patches of vLLM that can be proposed to its maintainers.
