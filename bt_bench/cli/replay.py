@@ -79,7 +79,7 @@ def replay(
     - `bt-bench replay calls.4711-1.bin --at 5000 --steps 200 --variants one_launch`
     - `bt-bench replay calls.4711-1.bin --kernels ./my_kernels --variants mine --json`
     """
-    from bt_bench.base import names_given
+    from bt_bench.base import names_given, one_line
     from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import DEFAULT_REF, load_suite
     from bt_bench.results import Plan
@@ -100,7 +100,7 @@ def replay(
     total = min(recorded.steps - at, steps or recorded.steps)
     say(f"{counted(total, 'step')} × {counted(len(entries), 'variant')}; loading torch")
     if not as_json:
-        print(f"{file}: {'; '.join(recorded.lines)}", flush=True)
+        print(one_line(f"{file}: {'; '.join(recorded.lines)}"), flush=True)
 
     def worker(arms: Sequence[VariantEntry], kind: Any) -> Supervisor:
         setup = WorkerSetup(kind, arms_of(arms), Plan(), DEFAULT_REF)

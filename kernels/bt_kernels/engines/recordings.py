@@ -462,7 +462,7 @@ class Recording:
             )
         try:
             return _header(found), len(line)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise RecordingError(
                 f"{self.path}: byte 0: the first line is damaged ({error}). {advice}"
             ) from error
@@ -487,17 +487,23 @@ def _header(found: dict[str, Any]) -> Header:
     """Build the header from JSON.
 
     Raises:
-        TypeError, ValueError: when a field is missing, unknown, or not of its type.
+        ValueError: when a field is missing, unknown, or not of its type.
     """
+    unknown = found.keys() - {field.name for field in fields(Header)}
+    if unknown:
+        raise ValueError(f"unknown fields: {', '.join(sorted(map(repr, unknown)))}")
     for field in fields(Header):
         value = found.get(field.name)
         if isinstance(value, list):
             found[field.name] = value = tuple(value)
         if field.name in _TEXTS:
-            valid = isinstance(value, str)
+            expected = "text without control characters"  # it is printed
+            valid = isinstance(value, str) and value.isprintable()
         elif field.name in _SIZES:
+            expected = "a whole number of 0 or more"
             valid = type(value) is int and value >= 0
         else:
+            expected = "a whole number of 0 or more for each of block_sizes"
             optional = field.name not in ("block_sizes", "max_num_blocks_per_group")
             valid = (value is None and optional) or (
                 isinstance(value, tuple)
@@ -505,7 +511,7 @@ def _header(found: dict[str, Any]) -> Header:
                 and all(isinstance(entry, int) and entry >= 0 for entry in value)
             )
         if not valid:
-            raise ValueError(f"{field.name} is {value!r}")
+            raise ValueError(f"{field.name} is {value!r}; expected {expected}")
     return Header(**found)
 
 

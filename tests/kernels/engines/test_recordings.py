@@ -187,6 +187,7 @@ def test_another_version_is_refused(tmp_path):
         ("max_num_blocks_per_group", [16]),
         ("block_sizes", None),
         ("vllm", 3),
+        ("vllm", "0.33.0\x1b[31m\nok"),
         ("cp_size", None),
         ("dcp_sharded", [1]),
         ("nonsense", 1),
