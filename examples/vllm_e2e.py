@@ -142,7 +142,9 @@ def prompts_of(args):
     try:
         found = [line for line in args.prompts.read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise VoidError(f"--prompts {args.prompts}: {error}") from None
+        raise VoidError(
+            f"--prompts {args.prompts}: {error}; expected a UTF-8 file with a prompt a line"
+        ) from None
     if not found:
         raise VoidError(f"--prompts {args.prompts} is empty; expected a prompt a line")
     return found
@@ -380,12 +382,12 @@ def lines(found):
             if found["outcome"] == "void"
             else "vLLM alone repeats its token ids, so the plugin is the cause."
         )
-    yield f"{'':20}{'without':>32}{'with':>32}"
+    yield f"{'':20}{'without':>36}{'with':>36}"
     for name, title in (
         ("us_per_output_token", "µs per output token"),
         ("host_us_per_step", "host µs per step"),
     ):
-        yield f"{title:20}{spread(off, name):>32}{spread(on, name):>32}"
+        yield f"{title:20}{spread(off, name):>36}{spread(on, name):>36}"
     counts = on["counters"]
     shown = ("steps", "launches", "fused", "compared", "differences", "settled")
     yield "plugin: " + ", ".join(f"{name} {counts[name]}" for name in shown if name in counts)
