@@ -33,6 +33,8 @@ class _Settling:
             return self
         if tables.waits:
             tables.settle(self._name)
+            if not isinstance(tables, DeferringTables):  # that failed
+                return getattr(tables, self._name)
         return getattr(tables, self._kept)
 
     def __set__(self, tables: Any, value: Any) -> None:
@@ -66,9 +68,10 @@ class _SettlingTable(SourceTable):
 
     def apply_write(self) -> None:
         """Write all staged ids, of this group and the others."""
-        tables = self._tables()
+        tables: Any = self._tables()
         if tables is not None:
-            tables.apply_now()
+            # They may be vLLM's by now.
+            getattr(tables, "apply_now", tables.apply_staged_writes)()
 
 
 class DeferringTables(BlockTables):
@@ -175,6 +178,9 @@ class DeferringTables(BlockTables):
 
     def append_block_ids(self, req_index: int, new_block_ids: _Ids, overwrite: bool) -> None:
         """Stage, after an apply that waits."""
+        if not isinstance(self, DeferringTables):  # vLLM's by now, and called by a bound method
+            self.append_block_ids(req_index, new_block_ids, overwrite)
+            return
         try:
             if self.waits:
                 self._settle("append_block_ids")
@@ -185,8 +191,12 @@ class DeferringTables(BlockTables):
 
     def apply_staged_writes(self) -> None:
         """Write the staged ids into the source tables, within `execute_model` later."""
+        if not isinstance(self, DeferringTables):
+            self.apply_staged_writes()
+            return
         COUNTS.steps += 1
-        if not self._in_step or self._applies:
+        # After a gather that waits, it must not come first.
+        if not self._in_step or self._applies or self._gather is not None:
             self._call("apply_staged_writes", "apply_staged_writes")
             return
         COUNTS.deferred += 1
@@ -201,6 +211,9 @@ class DeferringTables(BlockTables):
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """Copy source rows into batch order, within `prepare_attn` later."""
+        if not isinstance(self, DeferringTables):
+            options = given(out, out_ptrs, num_computed_tokens)
+            return self.gather_block_tables(idx_mapping, num_reqs_padded, *options)
         if self._in_batch and out is None and self._gather is None:
             self._gather = idx_mapping, num_reqs_padded, num_computed_tokens
             self.waits = True
@@ -222,23 +235,28 @@ class DeferringTables(BlockTables):
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Turn positions into cache slots, together with the gather that waits for them."""
-        gather = self._gather
         tokens = (query_start_loc, positions, num_tokens_padded)
+        if not isinstance(self, DeferringTables):
+            found: torch.Tensor = self.compute_slot_mappings(idx_mapping, *tokens, *given(out))
+            return found
+        gather = self._gather
         if gather is None or out is not None or gather[0] is not idx_mapping:
-            found: torch.Tensor = self._call(
+            found = self._call(
                 "compute_slot_mappings", "compute_slot_mappings", idx_mapping, *tokens, out
             )
             return found
+        # What was staged after an apply that is done already belongs to the next one.
+        name = "prepare_step" if self._applies else "gather_and_compute_slot_mappings"
         try:
-            _, mapped = self._variant.prepare_step(
+            _, mapped = getattr(self._variant, name)(
                 *(idx_mapping, query_start_loc, positions, gather[1], num_tokens_padded),
                 num_computed_tokens=gather[2],
             )
         except Exception as error:
-            theirs = self._fail("prepare_step", error)
+            theirs = self._fail(name, error)
             slots: torch.Tensor = theirs.compute_slot_mappings(self, idx_mapping, *tokens)
             return slots
-        COUNTS.calls["prepare_step"] += 1
+        COUNTS.calls[name] += 1
         COUNTS.fused += self._applies
         self._gather = None
         self._applies = self.waits = False
@@ -246,6 +264,8 @@ class DeferringTables(BlockTables):
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
         """Zero input rows, after a gather that waits."""
+        if not isinstance(self, DeferringTables):
+            return self.get_dummy_block_tables(num_reqs)
         found: tuple[torch.Tensor, ...] = self._call(
             "get_dummy_block_tables", "get_dummy_block_tables", num_reqs
         )
@@ -253,6 +273,8 @@ class DeferringTables(BlockTables):
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> torch.Tensor:
         """Fill all slots with PAD."""
+        if not isinstance(self, DeferringTables):
+            return self.get_dummy_slot_mappings(num_tokens)
         found: torch.Tensor = self._call(
             "get_dummy_slot_mappings", "get_dummy_slot_mappings", num_tokens
         )
@@ -260,19 +282,24 @@ class DeferringTables(BlockTables):
 
     def init_block_table_layout_tensors(self) -> None:
         """Update the addresses after tables were replaced, here and in vLLM's object."""
-        if self.waits:
+        if isinstance(self, DeferringTables) and self.waits:
             self.settle("init_block_table_layout_tensors")
-            if not isinstance(self, DeferringTables):
-                self.init_block_table_layout_tensors()
-                return
-        super().init_block_table_layout_tensors()
-        if self._theirs is not None:
-            tables, _ = self._theirs
-            for own, table in zip(self.block_tables, tables.block_tables, strict=True):
-                table.gpu = own.gpu
-            tables.input_block_tables = self.input_block_tables
-            tables.slot_mappings = self.slot_mappings
-            tables.init_block_table_layout_tensors()
+        if not isinstance(self, DeferringTables):
+            self.init_block_table_layout_tensors()
+            return
+        if self._theirs is None:
+            super().init_block_table_layout_tensors()
+            return
+        tables, theirs = self._theirs
+        for own, table in zip(self.block_tables, tables.block_tables, strict=True):
+            table.gpu = own.gpu
+        tables.input_block_tables = self.input_block_tables
+        tables.slot_mappings = self.slot_mappings
+        try:
+            super().init_block_table_layout_tensors()
+        except Exception as error:  # such as a table of another shape, which vLLM's class takes
+            self._fail("init_block_table_layout_tensors", error)
+        theirs.init_block_table_layout_tensors(tables)
 
     # Not called by the runner, and missing in vLLM's class
 

@@ -82,7 +82,7 @@ class OlderTables(DeferringTables):
     def init_block_table_layout_tensors(self) -> None:
         """Update the addresses after tables were replaced, here and in vLLM's object."""
         super().init_block_table_layout_tensors()
-        if self._theirs is not None:
+        if isinstance(self, OlderTables) and self._theirs is not None:
             self._take_sizes(self._theirs[0])
 
     def _take_sizes(self, tables: Any) -> None:

@@ -51,8 +51,13 @@ class _Replacing(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or (
-            "theirs" in vars(cls) and (isinstance(instance, cls.theirs) or instance in _LIVE)
+            "theirs" in vars(cls) and (isinstance(instance, cls.theirs) or _is_live(instance))
         )
+
+
+def _is_live(instance: Any) -> bool:
+    # Not by `in`, which raises for what has no hash.
+    return any(tables is instance for tables in _LIVE)
 
 
 def _ours(tables: Any, cls: _Replacing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -89,8 +89,11 @@ class _Shadowed(_Base):
         self._shadow.stop(self)
 
     def append_block_ids(self, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(self, _Shadowed):  # no more, and called by a bound method
+            self.append_block_ids(*args, **kwargs)
+            return
         super().append_block_ids(*args, **kwargs)
-        redirect = getattr(self, "redirect_writes_to_null_block", False)
+        redirect = _redirects(self)
 
         def append(ours: DeferringTables) -> None:
             ours.redirect_writes_to_null_block = redirect
@@ -99,6 +102,9 @@ class _Shadowed(_Base):
         self._shadow.run(self, "append_block_ids", append, compares=False)
 
     def apply_staged_writes(self) -> None:
+        if not isinstance(self, _Shadowed):
+            self.apply_staged_writes()
+            return
         shadow, apply = self._shadow, super().apply_staged_writes
         if shadow.steps_left == 0:
             shadow.finish(self).apply_staged_writes(self)
@@ -117,6 +123,9 @@ class _Shadowed(_Base):
         out_ptrs: torch.Tensor | None = None,
         num_computed_tokens: torch.Tensor | None = None,
     ) -> Any:
+        if not isinstance(self, _Shadowed):
+            options = given(out, out_ptrs, num_computed_tokens)
+            return self.gather_block_tables(idx_mapping, num_reqs_padded, *options)
         shadow, gather = self._shadow, super().gather_block_tables
         shadow.prepare(self)
         own = shadow.copies(self, out)
@@ -143,10 +152,12 @@ class _Shadowed(_Base):
         num_tokens_padded: int,
         out: torch.Tensor | None = None,
     ) -> Any:
+        tokens = (query_start_loc, positions, num_tokens_padded)
+        if not isinstance(self, _Shadowed):
+            return self.compute_slot_mappings(idx_mapping, *tokens, *given(out))
         shadow, compute = self._shadow, super().compute_slot_mappings
         shadow.prepare(self)
         own = shadow.copies(self, None if out is None else (out,))
-        tokens = (query_start_loc, positions, num_tokens_padded)
         found = compute(idx_mapping, *tokens, *given(out))
         shadow.run(
             self,
@@ -159,6 +170,8 @@ class _Shadowed(_Base):
         return found
 
     def get_dummy_block_tables(self, num_reqs: int) -> Any:
+        if not isinstance(self, _Shadowed):
+            return self.get_dummy_block_tables(num_reqs)
         shadow, get = self._shadow, super().get_dummy_block_tables
         shadow.prepare(self)
         found = get(num_reqs)
@@ -168,6 +181,8 @@ class _Shadowed(_Base):
         return found
 
     def get_dummy_slot_mappings(self, num_tokens: int) -> Any:
+        if not isinstance(self, _Shadowed):
+            return self.get_dummy_slot_mappings(num_tokens)
         shadow, get = self._shadow, super().get_dummy_slot_mappings
         shadow.prepare(self)
         found = get(num_tokens)
@@ -177,6 +192,9 @@ class _Shadowed(_Base):
         return found
 
     def init_block_table_layout_tensors(self) -> None:
+        if not isinstance(self, _Shadowed):
+            self.init_block_table_layout_tensors()
+            return
         super().init_block_table_layout_tensors()
         self._shadow.prepare(self, sources=True)
 
@@ -285,6 +303,7 @@ class _Shadow:
             spare.__dict__ = tables.__dict__
             del tables._shadow
             ours.take_over(spare, self.theirs)
+            ours.redirect_writes_to_null_block = _redirects(tables)
             for table in spare.block_tables:  # ours has the same, and will write it
                 table.clear_staged_writes()
         except Exception as error:
@@ -293,6 +312,7 @@ class _Shadow:
             become(tables, self.theirs, vars(tables))
             return self.theirs
         become(tables, type(ours), ours.__dict__)
+        vars(spare).pop("_recorder", None)
         for table in ours.block_tables:
             table.belong_to(tables)
         LOGGER.info(
@@ -358,6 +378,11 @@ def _inputs(ours: DeferringTables, tables: Any) -> list[_Pair]:
 
 def _slots(ours: DeferringTables, tables: Any) -> list[_Pair]:
     return [("slot_mappings", ours._variant.slot_mappings, tables.slot_mappings)]
+
+
+def _redirects(tables: Any) -> bool:
+    found: bool = getattr(tables, "redirect_writes_to_null_block", False)
+    return found
 
 
 def _is_capturing() -> bool:

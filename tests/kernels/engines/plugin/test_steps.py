@@ -356,3 +356,117 @@ def test_tables_without_groups_are_vllms(vllm, monkeypatch):
     layout, _, _ = drawn(0, NO_GROUPS)
     ours, theirs = runners(vllm, layout, "on", monkeypatch)
     assert type(ours.block_tables) is type(theirs.block_tables)
+
+
+# Where the engine's object changes its class
+
+
+def stage(tables, block=5, row=0):
+    tables.append_block_ids(row, tuple([block] for _ in tables.block_sizes), overwrite=True)
+
+
+def test_a_redirect_ends_though_shadow_mode_ends_before_the_next_append(vllm, monkeypatch):
+    layout, _, _ = drawn(1)
+    both = [r.block_tables for r in runners(vllm, layout, "shadow", monkeypatch, steps=1)]
+    for tables in both:
+        tables.redirect_writes_to_null_block = True
+        stage(tables)
+        tables.apply_staged_writes()
+        tables.redirect_writes_to_null_block = False
+        tables.apply_staged_writes()
+        stage(tables)
+        tables.apply_staged_writes()
+    assert type(both[0]) is DeferringTables
+    assert both[0].block_tables[0].gpu[0, 0] == both[1].block_tables[0].gpu[0, 0] == 5
+
+
+def test_ids_staged_within_a_step_wait_for_the_next_apply(vllm, monkeypatch):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "on", monkeypatch)
+    play(both, scheduler, rng, 4, {"step": 1}, after_apply=stage)
+    assert plugin.counters()["failures"] == 0
+
+
+def test_an_apply_between_gather_and_slots_comes_after_the_gather(vllm, monkeypatch):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "on", monkeypatch)
+
+    def apply(tables):
+        tables.apply_staged_writes()
+
+    play(both, scheduler, rng, 4, {"step": 1}, after_apply=stage, between=apply)
+    assert plugin.counters()["failures"] == 0
+
+
+@pytest.mark.parametrize("name", ["block_tables", "num_blocks", "input_block_tables"])
+def test_a_read_whose_settling_fails_gets_vllms(vllm, monkeypatch, name):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "on", monkeypatch)
+    monkeypatch.setattr(both[0].block_tables._variant, "apply_staged_writes", None)
+    play(both, scheduler, rng, 2, {"step": 1}, after_apply=READERS[name])
+    assert type(both[0].block_tables) is type(both[1].block_tables)
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_methods_and_tables_taken_before_the_class_changed_still_work(vllm, monkeypatch, mode):
+    layout, _, _ = drawn(1)
+    both = [r.block_tables for r in runners(vllm, layout, mode, monkeypatch)]
+    rows = torch.tensor([0])
+    starts = torch.tensor([0, 1], dtype=torch.int32)
+
+    def calls(tables):
+        held = tables.block_tables[0]
+        taken = [
+            (tables.append_block_ids, (0, tuple([6] for _ in layout.widths), True)),
+            (tables.apply_staged_writes, ()),
+            (tables.gather_block_tables, (rows, 1)),
+            (tables.compute_slot_mappings, (rows, starts, torch.tensor([0]), 1)),
+            (tables.get_dummy_slot_mappings, (1,)),
+            (tables.get_dummy_block_tables, (1,)),
+            (tables.init_block_table_layout_tensors, ()),
+            (held.apply_write, ()),
+        ]
+        return [(lambda f=f, args=args: f(*args)) for f, args in taken]
+
+    taken = [calls(tables) for tables in both]
+    plugin.remove()
+    assert type(both[0]) is type(both[1])
+    for own, theirs in zip(*taken, strict=True):
+        assert same(own(), theirs())
+    assert both[0].block_tables[0].gpu[0, 0] == 6
+
+
+def test_tables_that_ours_refuses_become_vllms(vllm, monkeypatch, caplog):
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "on", monkeypatch)
+    play(both, scheduler, rng, 3)
+    for runner in both:
+        tables = runner.block_tables
+        stage(tables)
+        tables.slot_mappings = torch.zeros(
+            (len(layout.widths), layout.max_num_batched_tokens + 3), dtype=torch.int64
+        )
+        tables.init_block_table_layout_tensors()
+    assert "init_block_table_layout_tensors failed" in caplog.text
+    assert type(both[0].block_tables) is type(both[1].block_tables)
+    for runner in both:
+        runner.block_tables.apply_staged_writes()
+    assert same(both[0].buffers(), both[1].buffers())
+
+
+def test_nothing_of_a_recording_stays_after_shadow_mode(vllm, monkeypatch, tmp_path):
+    monkeypatch.setenv("BT_KERNELS_RECORD", str(tmp_path / "calls.bin"))
+    layout, scheduler, rng = drawn(1)
+    both = runners(vllm, layout, "shadow", monkeypatch, steps=2)
+    play(both, scheduler, rng, 5)
+    plugin.remove()
+    assert not {"_recorder", "_shadow"} & vars(both[0].block_tables).keys()
+
+
+def test_anything_may_be_asked_whether_it_is_of_the_class(vllm, monkeypatch):
+    layout, _, _ = drawn(1)
+    ours, theirs = runners(vllm, layout, "on", monkeypatch)
+    kind = vllm("model_runner").GPUModelRunner.tables_class()
+    assert isinstance(ours.block_tables, kind)
+    assert isinstance(theirs.block_tables, kind)
+    assert not isinstance({1}, kind)
