@@ -117,6 +117,10 @@ class DeferringTables(BlockTables):
         """Return whether a gather waits."""
         return self._gather is not None
 
+    def kernel_ids(self, new_block_ids: _Ids) -> _Ids:
+        """Return the ids of kernels' blocks, which tables have; the same except in `OlderTables`."""
+        return new_block_ids
+
     # Where apply and gather may wait
 
     def begin_step(self, *_: Any) -> None:
@@ -247,6 +251,7 @@ class DeferringTables(BlockTables):
             return found
         # What was staged after an apply that is done already belongs to the next one.
         name = "prepare_step" if self._applies else "gather_and_compute_slot_mappings"
+        mapped: torch.Tensor
         try:
             _, mapped = getattr(self._variant, name)(
                 *(idx_mapping, query_start_loc, positions, gather[1], num_tokens_padded),

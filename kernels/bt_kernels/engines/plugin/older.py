@@ -74,6 +74,10 @@ class OlderTables(DeferringTables):
         kind = super()._kind_of_variant(device)
         return _older_variant(kind, self._release, self._splits)
 
+    def kernel_ids(self, new_block_ids: _Ids) -> _Ids:
+        """Return the ids of kernels' blocks, which tables have."""
+        return _split(new_block_ids, self._splits)
+
     def take_over(self, tables: Any, theirs: type[Any]) -> None:
         """Use the tensors of tables of vLLM's class, as `DeferringTables` does."""
         super().take_over(tables, theirs)

@@ -135,7 +135,7 @@ class Recorder:
             self._file.replace()
             self._copies.begin(tables)
             self._copies_wait = True
-            if getattr(tables, REDIRECT):
+            if getattr(tables, REDIRECT, False):
                 self._notes.frame.redirect(True)
 
     def _add(self) -> None:

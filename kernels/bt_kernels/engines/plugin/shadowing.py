@@ -358,6 +358,12 @@ def shadow(tables: Any, ours: DeferringTables, steps: int) -> None:
     # Elements that neither class writes are the same in both from the beginning.
     shadow.prepare(tables, sources=True)
     shadow.repro.begin(tables)
+    # The layout in the file has kernels' blocks.
+    frame = shadow.repro.notes.frame
+    note_append: Callable[..., None] = frame.append
+    frame.append = lambda row, ids, overwrite: (  # type: ignore[method-assign]
+        note_append(row, ours.kernel_ids(ids), overwrite)
+    )
     # vLLM's calls are noted before ours are made and compared.
     noted = recorded(theirs, shadow.repro.notes, lambda _: None, shadow.repro.fail)
     tables.__class__ = type(theirs.__name__, (_Shadowed, noted), {"__module__": theirs.__module__})

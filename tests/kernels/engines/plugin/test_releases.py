@@ -24,6 +24,7 @@ from bt_kernels.engines import plugin
 from bt_kernels.engines.plugin import counting, releases
 from bt_kernels.engines.plugin.deferring import DeferringTables
 from bt_kernels.engines.plugin.releases import RELEASES
+from bt_kernels.engines.recordings import Append, Recording
 
 KNOWN = dict(RELEASES)
 # One of those with the same files, which `test_the_files_are_those_of_the_release` shows.
@@ -205,6 +206,21 @@ def test_readers_at_the_worst_moment_see_what_they_should(vllm, monkeypatch, mom
     counts = plugin.counters()
     assert counts["failures"] == 0
     assert counts["settled"]
+
+
+def test_the_calls_of_a_repro_file_have_kernels_blocks(vllm, monkeypatch, tmp_path):
+    """As the tables and the layout in it."""
+    monkeypatch.setenv("BT_KERNELS_REPRO", str(tmp_path))
+    monkeypatch.setattr(Pair, "kernel_size", lambda _, size: size // 2)
+    pair = Pair(vllm, "shadow", monkeypatch, 1)
+    tables, splits = pair.tables, RELEASES[pair.version].splits_blocks
+    tables.append_block_ids(0, tuple([3] for _ in tables.block_sizes), overwrite=True)
+    tables._shadow.ours._variant.block_tables[0][0, 0] = 99
+    tables._shadow.ours._variant.apply_staged_writes = lambda: None
+    tables.apply_staged_writes()
+    (path,) = tmp_path.glob("*repro*")
+    (append,) = (one for one in Recording(path).operations() if isinstance(one, Append))
+    assert append.ids[0].tolist() == ([6, 7] if splits else [3])
 
 
 NOT_SHARED = {"fused_writer", "num_blocks", "block_tables"}
