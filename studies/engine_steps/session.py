@@ -30,6 +30,10 @@ EVENTS = {
 """What happens in some sequences, and the name that it is counted by.
 
 Shadow mode must find a planted bit. In each case vLLM's class must go on, with equal results.
+
+Events begin between steps. `tests/kernels/engines/plugin/test_events.py` has those within a step.
+Neither overwrites ids before they are applied with fewer: vLLM's class also writes those behind,
+which no row has, and ours does not.
 """
 
 _MODES = {settings.ON: 0.6, settings.SHADOW: 0.4}

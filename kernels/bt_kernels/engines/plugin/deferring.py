@@ -118,7 +118,7 @@ class DeferringTables(BlockTables):
         return self._gather is not None
 
     def kernel_ids(self, new_block_ids: _Ids) -> _Ids:
-        """Return the ids of kernels' blocks, which tables have; the same except in `OlderTables`."""
+        """Return the ids of kernels' blocks, which tables have: the same, but in older releases."""
         return new_block_ids
 
     # Where apply and gather may wait
@@ -242,13 +242,13 @@ class DeferringTables(BlockTables):
         tokens = (query_start_loc, positions, num_tokens_padded)
         if not isinstance(self, DeferringTables):
             found: torch.Tensor = self.compute_slot_mappings(idx_mapping, *tokens, *given(out))
-            return found
+            return found  # by a method that was taken before
         gather = self._gather
         if gather is None or out is not None or gather[0] is not idx_mapping:
-            found = self._call(
+            done: torch.Tensor = self._call(
                 "compute_slot_mappings", "compute_slot_mappings", idx_mapping, *tokens, out
             )
-            return found
+            return done
         # What was staged after an apply that is done already belongs to the next one.
         name = "prepare_step" if self._applies else "gather_and_compute_slot_mappings"
         mapped: torch.Tensor

@@ -144,8 +144,8 @@ class Events:
             readers = [
                 each
                 for each in READERS
-                # vLLM's writes one group alone.
-                if each != "apply_write" and (each != PERSISTENT or moment != "between")
+                # vLLM's `apply_write` writes one group alone; the other overwrites with fewer ids.
+                if each not in ("apply_write", "append_block_ids") and (each != PERSISTENT or moment != "between")
             ]
             if self.version < "0.26":  # no `out`
                 readers = [each for each in readers if each not in OUT]
