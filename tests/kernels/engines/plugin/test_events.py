@@ -145,7 +145,8 @@ class Events:
                 each
                 for each in READERS
                 # vLLM's `apply_write` writes one group alone; the other overwrites with fewer ids.
-                if each not in ("apply_write", "append_block_ids") and (each != PERSISTENT or moment != "between")
+                if each not in ("apply_write", "append_block_ids")
+                and (each != PERSISTENT or moment != "between")
             ]
             if self.version < "0.26":  # no `out`
                 readers = [each for each in readers if each not in OUT]
