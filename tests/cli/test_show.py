@@ -82,7 +82,10 @@ def test_json_has_all_cases_and_the_verdicts_of_compare():
             (ORIGIN.with_name("origni"),),
             "expected a run folder, a result file or a profile; did you mean '",
         ),
-        ((ORIGIN.parent,), "holds no result file (<variant>.json); it holds the runs layouts, origin"),
+        (
+            (ORIGIN.parent,),
+            "holds no result file (<variant>.json); it holds the runs layouts, origin",
+        ),
         ((ORIGIN / "comparison.md",), "is not JSON"),
         ((ORIGIN, "-k", "smal_"), "-k 'smal_': no case matches"),
         ((ORIGIN, "--operations", "stpe"), "no operation 'stpe' in these results; did you mean"),
