@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess, SpawnContext
@@ -36,6 +36,7 @@ class InEnvironment:
         self, target: Callable[..., None], environment: dict[str, str] | None = None
     ) -> None:
         self._target, self._environment = target, dict(environment or os.environ)
+        self._folder = Path.cwd()
 
     def __call__(self, *args: Any) -> None:
         from bt_bench.base.processes import child
@@ -43,6 +44,7 @@ class InEnvironment:
         # Its parent is the process that forks; that one ends with the tests, and the connection,
         # at whose end it ends as well, is closed by then.
         child.end_with_parent = lambda pid: None
+        os.chdir(self._folder)  # not that of the server
         os.environ.clear()
         os.environ.update(self._environment)
         self._target(*args)
@@ -66,7 +68,9 @@ class ForkedProcess(ForkServerProcess):
 def _server(imported: tuple[str, ...]) -> forkserver.ForkServer:
     server = forkserver.ForkServer()
     server.set_forkserver_preload([*IMPORTED, *imported])
-    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+    path = os.pathsep.join(filter(None, sys.path))
+    # Not where a test is, whose folder may have a module named torch: it would be imported first.
+    with chdir("/"), patch.dict(os.environ, PYTHONPATH=path):
         if imported == CENSUS:
             os.environ.pop("TRITON_INTERPRET", None)  # as Triton is imported where it compiles
         server.ensure_running()
