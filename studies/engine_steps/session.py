@@ -27,7 +27,7 @@ EVENTS = {
     FAILS: "sequences in which an operation of ours fails",
     REMOVED: "sequences in which the plugin is taken out",
 }
-"""What happens in some sequences, and the name that it is counted by.
+"""Events of some sequences, and the name that each is counted by.
 
 Shadow mode must find a planted bit. In each case vLLM's class must go on, with equal results.
 

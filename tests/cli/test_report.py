@@ -67,7 +67,7 @@ def test_two_runs_are_compared_variant_by_variant(tmp_path):
 
 
 def test_a_label_hides_no_variant():
-    """Whether the base is vLLM's own code follows from its variant, not from its label."""
+    """A base is vLLM's own code by its variant, not by its label."""
     files = (f"{label}={ROOFLINE}/{label}.json.xz" for label in ("vllm", "fused"))
     renamed = [text.replace("vllm=", "ours=").replace("fused=", "theirs=") for text in files]
     made = run("report", *renamed, "--json").json()["machine_made"]

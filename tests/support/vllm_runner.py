@@ -239,7 +239,7 @@ class StepOverError(Exception):
 
 
 class InputBatch:
-    """What `prepare_attn` reads of a batch; `between` is called between gather and slots."""
+    """Holds what `prepare_attn` reads; `between` is called between gather and slots."""
 
     def __init__(
         self, batch: Any, between: Callable[[], None] = lambda: None, device: Any = None

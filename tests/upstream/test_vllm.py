@@ -206,7 +206,7 @@ def make_sampler():
 
 
 def pools(sampler):
-    """What the sampler has on the device, by state and name."""
+    """Return the sampler's tensors on the device, by state and name."""
     states = [
         *sampler.logits_processors,
         sampler.sampling_states,

@@ -1,4 +1,4 @@
-"""How sure measured claims are: rounds, their spread, and differences between equal code."""
+"""Say how sure measured claims are: rounds, their spread, and differences of equal code."""
 
 from __future__ import annotations
 

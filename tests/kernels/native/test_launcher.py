@@ -284,7 +284,7 @@ print(launcher.lacking())
 
 
 def test_launches_and_replays_are_counted(driver):
-    """Those that the driver took, by any kernel on the same object."""
+    """Counts those that the driver took, by any kernel on the same object."""
     code = """
 on = launcher.Device(2)
 launch, other = (launcher.Launch("kernel", n, on, 128, 16, n) for n in (3, 2))
