@@ -43,7 +43,6 @@ class CapturedWrites:
     def __init__(self, size: int, place: Place) -> None:
         self._buffer = CapturedBuffer(CAPTURED_HEADER + size, place, told=CAPTURED_HEADER)
         self._published = False  # true if a publication may not have been replayed yet
-        self._settled = False  # true if its writes were applied without a replay, which may follow
         self.rows = self.uncounted = 0
 
     @property
@@ -74,7 +73,7 @@ class CapturedWrites:
         view[0] = sum(staged.pack(view, CAPTURED_HEADER))
         view[1] = (number + 1) % INT32_MAX
         self._buffer.upload()
-        self._published, self._settled = True, False
+        self._published = True
 
     def published_rows(self) -> list[tuple[int, int]]:
         """Return group and row of each published write that may not have been replayed yet."""
@@ -93,9 +92,9 @@ class CapturedWrites:
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether a replay of the last publication may follow, and fill its rows."""
+        """Return whether the last publication is not known to have been replayed or applied."""
         view = self._buffer.view
-        return self._settled or (self._published and view[1] != view[2])
+        return self._published and view[1] != view[2]
 
     def settle(self, tables: Replayed) -> None:
         """Apply the last publication before newer writes, in case it was never replayed.
@@ -104,7 +103,6 @@ class CapturedWrites:
         """
         if self._published:
             tables.refuse_capture("apply_staged_writes")
-            self._settled = self.is_awaited
             self.launch(tables)
             self._published = False
 
@@ -113,7 +111,7 @@ class CapturedWrites:
         view = self._buffer.wait()
         view[0], view[2] = 0, view[1]
         self._buffer.upload()
-        self._published = self._settled = False
+        self._published = False
         self.rows = self.uncounted = 0
 
 

@@ -36,15 +36,14 @@ class CapturedLaunch(CapturedWrites):
         size = self._fixed.body + self._writes.records + (STEP_RECORD_FIELDS + 1) * num_rows
         self._buffer = CapturedBuffer(size, tables.place)
         self._pending = (0, 0)  # step and number of records that may not have been replayed yet
-        # The number that a replay will store, `None` once it has, or if there is none.
+        # The number that a replay of the last publication will store.
         self._awaited: int | None = None
         self._header: tuple[int, ...] = (0, 0, 0, 0)  # the last header with a batch
         self.rows = self.uncounted = 0
 
     @property
     def is_pending(self) -> bool:
-        # A step without writes, too: its replay fills rows.
-        return self._pending[0] != 0 or self.uncounted != 0 or self.is_awaited
+        return self._pending[0] != 0 or self.uncounted != 0
 
     def launch_step(self, tables: Tables, has_options: bool) -> None:
         """Launch the kernel of whatever step is published when it runs."""
@@ -94,8 +93,7 @@ class CapturedLaunch(CapturedWrites):
                 self._buffer.upload()
                 self.launch_step(tables, False)
                 self._forget_writes()
-                self._awaited = 0  # of the step alone, which may still be replayed
-        self._pending = (0, 0)
+        self._pending, self._awaited = (0, 0), None
 
     def discard(self) -> None:
         self._forget_writes()

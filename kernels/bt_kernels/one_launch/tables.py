@@ -260,7 +260,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         return (
             self._quick is not None
             # A replay that may follow fills rows, which Python code has to count.
-            and (captured is None or not captured.is_pending)
+            and (captured is None or not (captured.is_pending or captured.is_awaited))
             and not self.validate
         )
 

@@ -420,20 +420,18 @@ def num_rows_of(launched):
     return leading[10]
 
 
-@pytest.mark.parametrize("call", ["gather", "gather and slots", "whole step"])
-def test_a_gather_counts_the_rows_of_a_replay_that_may_follow(monkeypatch, call):
+@pytest.mark.parametrize("maps", [False, True])
+def test_a_gather_counts_the_rows_of_a_replay_that_may_follow(monkeypatch, maps):
     """Without writes, too: nothing is pending then, but the replay fills its rows all the same."""
     noted = Noted(monkeypatch, TableLayout((4, 3), (5, 8), 7, max_num_batched_tokens=9))
     tables = noted.tables
     tables._quick = noted.quick
 
     def gather():
-        if call == "gather":
-            tables.gather_block_tables(batch_of(1, 1)[0], 1)
-        elif call == "whole step":
-            tables.prepare_step(*batch_of(1, 1), 1, 1)
-        else:
+        if maps:
             tables.gather_and_compute_slot_mappings(*batch_of(1, 1), 1, 1)
+        else:
+            tables.gather_block_tables(batch_of(1, 1)[0], 1)
 
     step = tables.capture_step(*batch_of(3, 3), 3, 3)
     step.publish()
