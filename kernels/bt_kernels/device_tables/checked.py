@@ -110,6 +110,10 @@ class CheckedState(DeviceState):
             arguments.check_token_ranges(
                 num_reqs, query_start_loc, positions, slots.shape[1], num_tokens_padded
             )
+        return self._slot_views(num_tokens_padded, out)
+
+    def _slot_views(self, num_tokens_padded: int, out: torch.Tensor | None) -> torch.Tensor:
+        """Return the view that slots are in."""
         if out is None:
             return self._views_of_slots(num_tokens_padded)
         return out[:, :num_tokens_padded]

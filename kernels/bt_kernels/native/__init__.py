@@ -34,10 +34,17 @@ class Launcher(Protocol):
     Device: type[launcher.Device]
     Launch: type[launcher.Launch]
     Step: type[launcher.Step]
+    Calls: type[launcher.Calls]
+    Waiting: type[launcher.Waiting]
+    Around: type[launcher.Around]
 
     @staticmethod
     def repeat(view: memoryview, first: int, count: int, words: tuple[int, ...], /) -> None:
         """Write int64 words `count` times from an int32 element on."""
+
+    @staticmethod
+    def deferred_counts() -> tuple[int, int, int]:
+        """Return calls of apply in this process, those that waited, and steps in one call."""
 
     @staticmethod
     def lacking() -> str | None:

@@ -7,6 +7,8 @@
 #include "launch.h"
 #include "step_plan.h"
 #include "step.h"
+#include "calls.h"
+#include "waiting.h"
 
 /* Host memory. */
 
@@ -54,15 +56,19 @@ static PyMethodDef methods[] = {
     {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL,
      "repeat(view, first, count, words): writes int64 words so many times, side by side, from an\n"
      "element of an int32 view on."},
+    {"deferred_counts", deferred_counts, METH_NOARGS,
+     "deferred_counts(): in this process, calls of apply, those of them that waited, and steps that\n"
+     "became one call."},
     {"lacking", lacking, METH_NOARGS, "lacking(): what of the CUDA driver is missing, or None."},
     {NULL, NULL, 0, NULL},
 };
 
 static int execute(PyObject *module) {
-    return PyModule_AddType(module, &DeviceType) || PyModule_AddType(module, &LaunchType) ||
-                   PyModule_AddType(module, &StepType)
-               ? -1
-               : 0;
+    PyTypeObject *types[] = {&DeviceType, &LaunchType,  &StepType,
+                             &CallsType,  &WaitingType, &AroundType};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (PyModule_AddType(module, types[i])) return -1;
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -1,7 +1,7 @@
 """The types of the module that `launcher.c` defines; the docstrings are there."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import torch
 from typing_extensions import Buffer
@@ -73,51 +73,100 @@ class Step:
         launch: Launch | Callable[[int, tuple[int, ...]], object],
         /,
     ) -> None: ...
-    def __call__(
+
+@final
+class Calls:
+    """Has the operations of tables, with their arguments; see `BlockTableOperations`."""
+
+    def __new__(cls, tables: object, /) -> Calls: ...
+    def apply_staged_writes(self) -> None: ...
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]: ...
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor: ...
+    def gather_and_compute_slot_mappings(
         self,
         idx_mapping: torch.Tensor,
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
         num_reqs_padded: int,
         num_tokens_padded: int,
-        num_dirty_rows: int,
-        num_computed_tokens: torch.Tensor | None,
-        out: Sequence[torch.Tensor] | None,
-        out_ptrs: torch.Tensor | None,
-        slots_out: torch.Tensor | None,
-        /,
-    ) -> int | None: ...
-    def apply(self) -> bool: ...
-    def gather(
-        self,
-        idx_mapping: torch.Tensor,
-        num_reqs_padded: int,
-        num_dirty_rows: int,
-        out: Sequence[torch.Tensor] | None,
-        out_ptrs: torch.Tensor | None,
-        num_computed_tokens: torch.Tensor | None,
-        /,
-    ) -> int | None: ...
-    def slots(
-        self,
-        idx_mapping: torch.Tensor,
-        query_start_loc: torch.Tensor,
-        positions: torch.Tensor,
-        num_tokens_padded: int,
-        out: torch.Tensor | None,
-        /,
-    ) -> int | None: ...
-    def gather_slots(
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]: ...
+    def prepare_step(
         self,
         idx_mapping: torch.Tensor,
         query_start_loc: torch.Tensor,
         positions: torch.Tensor,
         num_reqs_padded: int,
         num_tokens_padded: int,
-        num_dirty_rows: int,
-        num_computed_tokens: torch.Tensor | None,
-        out: Sequence[torch.Tensor] | None,
-        out_ptrs: torch.Tensor | None,
-        slots_out: torch.Tensor | None,
-        /,
-    ) -> int | None: ...
+        *,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+        slots_out: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]: ...
+
+@final
+class Waiting:
+    """Has the attributes of `Waiting` of the plugin, and the calls of an engine in a step."""
+
+    in_step: bool
+    in_batch: bool
+    applies: bool
+    is_short: bool
+    gather: tuple[torch.Tensor, int, torch.Tensor | None] | None
+
+    def __new__(
+        cls, tables: object, append: Callable[..., object], owner: object, /
+    ) -> Waiting: ...
+    @property
+    def waits(self) -> bool: ...
+    def belong_to(self, owner: object, /) -> None: ...
+    def append_block_ids(
+        self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
+    ) -> None: ...
+    def apply_staged_writes(self) -> None: ...
+    def gather_block_tables(
+        self,
+        idx_mapping: torch.Tensor,
+        num_reqs_padded: int,
+        out: Sequence[torch.Tensor] | None = None,
+        out_ptrs: torch.Tensor | None = None,
+        num_computed_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]: ...
+    def compute_slot_mappings(
+        self,
+        idx_mapping: torch.Tensor,
+        query_start_loc: torch.Tensor,
+        positions: torch.Tensor,
+        num_tokens_padded: int,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor: ...
+
+@final
+class Around:
+    """A method of a runner within which its tables may wait."""
+
+    def __new__(
+        cls, method: Callable[..., Any], by_python: Callable[..., Any], is_batch: bool, /
+    ) -> Around: ...
+    def __call__(self, *args: Any, **names: Any) -> Any: ...
+
+def deferred_counts() -> tuple[int, int, int]: ...

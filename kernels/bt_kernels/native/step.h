@@ -147,71 +147,27 @@ static int pack_and_launch(Step *self, Plan *plan) {
     return done;
 }
 
-/* Launches a plan, if it is one: a part of a step, or all of it. Returns the
-   number of requests, or None where Python code has to handle it. */
-static PyObject *finish(Step *self, int part, int done, Plan *plan) {
+/* An apply, as a step without a batch. */
+static int plan_apply(const Step *self, Plan *plan) {
+    plan->has_options = self->is.sharded != 0;
+    plan->is_aligned = self->is.aligned != 0;
+    for (int i = DESCRIPTORS; i <= POSITIONS; i++) plan->leading[i] = (uint64_t)self->is.descriptors;
+    plan->leading[STAGING] = (uint64_t)self->is.descriptors;
+    plan->leading[INDEX_STEP] = 1;
+    return 1;
+}
+
+/* Makes a step, or a part of one; the plan is to be empty. 1 if it is launched, 0 with nothing done
+   where Python code has to handle it, -1 for an error. */
+static int launch_given(Step *self, int part, const Given *given, Plan *plan) {
     int pushed = 0;
+    int done = part == APPLY ? plan_apply(self, plan) : plan_step(self, given, plan);
     if (done == 1) {
-        if (self->device && enter(self->device, &pushed)) return NULL;
-        done = part == WHOLE ? pack_and_launch(self, plan) : launch_part(self, part, plan);
-        if (leave(pushed)) return NULL;
+        if (self->device && enter(self->device, &pushed)) return -1;
+        done = part < WHOLE ? launch_part(self, part, plan) : pack_and_launch(self, plan);
+        if (leave(pushed)) return -1;
     }
-    if (done < 0) return NULL;
-    if (!done) Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(plan->leading[NUM_REQS]);
-}
-
-static PyObject *step_call(PyObject *object, PyObject *const *args, size_t nargsf,
-                           PyObject *names) {
-    Step *self = (Step *)object;
-    if (PyVectorcall_NARGS(nargsf) != 10 || names) {
-        PyErr_SetString(PyExc_TypeError, "expected 10 arguments");
-        return NULL;
-    }
-    Given given;
-    memcpy(&given, args, sizeof(given));
-    Plan plan = {0};
-    return finish(self, WHOLE, plan_step(self, &given, &plan), &plan);
-}
-
-/* Parts of a step. */
-
-static PyObject *step_apply(Step *self, PyObject *unused) {
-    (void)unused;
-    Plan plan = {.has_options = self->is.sharded != 0, .is_aligned = self->is.aligned != 0};
-    for (int i = DESCRIPTORS; i <= POSITIONS; i++) plan.leading[i] = (uint64_t)self->is.descriptors;
-    plan.leading[STAGING] = (uint64_t)self->is.descriptors;
-    plan.leading[INDEX_STEP] = 1;
-    PyObject *found = finish(self, WHOLE, 1, &plan);
-    if (!found) return NULL;
-    int done = found != Py_None;
-    Py_DECREF(found);
-    return PyBool_FromLong(done);
-}
-
-static PyObject *step_gather(Step *self, PyObject *const *args, Py_ssize_t num) {
-    if (num != 6) return PyErr_Format(PyExc_TypeError, "expected 6 arguments; got %zd", num);
-    Given given = {.mapping = args[0], .num_reqs_padded = args[1], .num_dirty_rows = args[2],
-                   .computed = args[5], .out = args[3], .pointers = args[4],
-                   .slots_out = Py_None};
-    Plan plan = {0};
-    return finish(self, GATHER, plan_step(self, &given, &plan), &plan);
-}
-
-static PyObject *step_slots(Step *self, PyObject *const *args, Py_ssize_t num) {
-    if (num != 5) return PyErr_Format(PyExc_TypeError, "expected 5 arguments; got %zd", num);
-    Given given = {.mapping = args[0], .starts = args[1], .positions = args[2],
-                   .num_tokens_padded = args[3], .computed = Py_None, .slots_out = args[4]};
-    Plan plan = {0};
-    return finish(self, SLOTS, plan_step(self, &given, &plan), &plan);
-}
-
-static PyObject *step_gather_slots(Step *self, PyObject *const *args, Py_ssize_t num) {
-    if (num != 10) return PyErr_Format(PyExc_TypeError, "expected 10 arguments; got %zd", num);
-    Given given;
-    memcpy(&given, args, sizeof(given));
-    Plan plan = {0};
-    return finish(self, GATHER_SLOTS, plan_step(self, &given, &plan), &plan);
+    return done;
 }
 
 static PyObject **launch_of(Step *self, int number) {
@@ -224,6 +180,8 @@ static int step_clear(Step *self) {
     Py_CLEAR(self->device);
     Py_CLEAR(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES * NUM_LAUNCHES * 4; i++) Py_CLEAR(*launch_of(self, i));
+    for (int kind = 0; kind < 2; kind++)
+        for (int i = 0; i < NUM_KEPT; i++) Py_CLEAR(self->kept[kind][i].views);
     return 0;
 }
 
@@ -232,6 +190,8 @@ static int step_traverse(Step *self, visitproc visit, void *arg) {
     Py_VISIT(self->ring);
     Py_VISIT(self->tensor_type);
     for (int i = 0; i < NUM_SHAPES * NUM_LAUNCHES * 4; i++) Py_VISIT(*launch_of(self, i));
+    for (int kind = 0; kind < 2; kind++)
+        for (int i = 0; i < NUM_KEPT; i++) Py_VISIT(self->kept[kind][i].views);
     return 0;
 }
 
@@ -320,7 +280,6 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
                             Py_TYPE(device)->tp_name, on_cuda ? "a Device" : "None");
     Step *self = (Step *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    self->call = step_call;
     self->tensor_type = (PyTypeObject *)Py_NewRef(tensor_type);
     self->staged = Py_NewRef(staged);
     self->ring = Py_NewRef(ring);
@@ -359,31 +318,16 @@ static PyMethodDef step_methods[] = {
      "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
      "many) and kind (0 single ids, 1 few and 2 many, 3 few and 4 many with ids in memory, 5 all\n"
      "in memory; parts of a step: 6 a gather, 7 slots, 8 both)."},
-    {"apply", (PyCFunction)step_apply, METH_NOARGS,
-     "apply(): launches what is staged; returns whether Python code need not handle it."},
-    {"gather", (PyCFunction)(void (*)(void))step_gather, METH_FASTCALL,
-     "gather(idx_mapping, num_reqs_padded, num_dirty_rows, out, out_ptrs, num_computed_tokens):\n"
-     "launches a gather of what was applied; returns like a call of the whole step."},
-    {"slots", (PyCFunction)(void (*)(void))step_slots, METH_FASTCALL,
-     "slots(idx_mapping, query_start_loc, positions, num_tokens_padded, out): likewise."},
-    {"gather_slots", (PyCFunction)(void (*)(void))step_gather_slots, METH_FASTCALL,
-     "Takes the arguments of a whole step: likewise."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyTypeObject StepType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "launcher.Step",
-    .tp_doc = "A whole step that carries its writes. Called with idx_mapping, query_start_loc,\n"
-              "positions, num_reqs_padded, num_tokens_padded, num_dirty_rows,\n"
-              "num_computed_tokens, out, out_ptrs and slots_out. Returns the number of requests,\n"
-              "once it is launched; None, with nothing done, where Python code has to handle it:\n"
-              "arguments that are refused, a kernel that is not loaded, a capture.",
+    .tp_doc = "A whole step that carries its writes, and its parts; `Calls` makes it.",
     .tp_basicsize = sizeof(Step),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = step_new,
-    .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Step, call),
     .tp_methods = step_methods,
     .tp_traverse = (traverseproc)step_traverse,
     .tp_clear = (inquiry)step_clear,

@@ -27,12 +27,13 @@ typedef struct {
 #define NUM_SHAPES 2
 #define NUM_KINDS 6
 #define NUM_LAUNCHES 9 /* of these kinds, and of parts of a step */
+#define NUM_KEPT 512 /* sizes whose views are kept */
 #define MAX_NUM_BATCHED_TOKENS 1073741824 /* as in layout.py: of a caller's slots, too */
 
 enum { FEW, MANY };
 /* As in one_launch/carrying.py. */
 enum { SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY };
-enum { GATHER = NUM_KINDS, SLOTS, GATHER_SLOTS, WHOLE };
+enum { GATHER = NUM_KINDS, SLOTS, GATHER_SLOTS, WHOLE, APPLY };
 
 /* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
 typedef struct {
@@ -44,9 +45,16 @@ typedef struct {
         words_written, block, max_pads, most_carried;
 } Constants;
 
+/* Views of so many rows of the input tables, or of so many slots. */
+typedef struct {
+    long long size;
+    PyObject *views;
+} Kept;
+
+enum { TABLE_VIEWS, SLOT_VIEWS };
+
 typedef struct {
     PyObject_HEAD
-    vectorcallfunc call;
     const Exchange *exchange;
     PyTypeObject *tensor_type;
     PyObject *staged;
@@ -55,6 +63,7 @@ typedef struct {
     Device *device;              /* NULL in tests with tensors on the CPU */
     /* By shape, kind, whether there are options, and whether rows are aligned. */
     PyObject *launches[NUM_SHAPES][NUM_LAUNCHES][2][2];
+    Kept kept[2][NUM_KEPT]; /* by the remainder of their size */
     Py_buffer words, widths, taken;
     Constants is;
     long long num_groups, num_taken;
@@ -92,8 +101,8 @@ enum {
     NUM_PADS, STAGING, NUM_LEADING,
 };
 
-/* The arguments of a step, in the order in which it is called. Of a part of a step those that it
-   has not are NULL: a gather has no `starts`, slots have no `num_reqs_padded`. */
+/* The arguments of a step. Of a part of a step those that it has not are NULL: a gather has no
+   `starts`, slots have no `num_reqs_padded`, and an apply has none. */
 typedef struct {
     PyObject *mapping, *starts, *positions, *num_reqs_padded, *num_tokens_padded, *num_dirty_rows,
         *computed, *out, *pointers, *slots_out;

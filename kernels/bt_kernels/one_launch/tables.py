@@ -33,6 +33,7 @@ from bt_kernels.one_launch.steps import Batch, Options
 from bt_kernels.staging import AnyStagedWrites
 
 if TYPE_CHECKING:
+    from bt_kernels.native import Launcher
     from bt_kernels.native.launcher import Step
 
 
@@ -41,7 +42,9 @@ class OneLaunch(FusedApply, FusedGatherSlots):
 
     Where no launch can carry writes, parts that are called alone are as in `fused`.
 
-    The constructor takes the arguments of `DeviceState`.
+    The constructor takes the arguments of `DeviceState`. Where operations are made in C, an object
+    has them as attributes of its own, except for those that its class has others for when it is
+    built: a subclass may override them. They refer to the object weakly.
     """
 
     carries = True
@@ -82,33 +85,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         num_computed_tokens: torch.Tensor | None = None,
         slots_out: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        if (
-            self._quick is not None
-            and (self._captured_writes is None or not self._captured_writes.is_pending)
-            and not self.validate
-        ):
-            # Not unpacked from tuples, which would take 0.1 us longer.
-            num_reqs = self._quick(
-                idx_mapping,
-                query_start_loc,
-                positions,
-                num_reqs_padded,
-                num_tokens_padded,
-                self.num_dirty_rows,
-                num_computed_tokens,
-                out,
-                out_ptrs,
-                slots_out,
-            )
-            if num_reqs is not None:
-                if out is None:
-                    self.num_dirty_rows = num_reqs
-                    views = self._views_of_tables(num_reqs_padded)
-                else:
-                    views = self._views(num_reqs_padded, out)
-                if slots_out is None:
-                    return views, self._views_of_slots(num_tokens_padded)
-                return views, slots_out[:, :num_tokens_padded]
         self.refuse_capture("prepare_step")
         wide = out is not None
         num_reqs = arguments.check_mapping(self.layout, self.device, idx_mapping, wide=wide)
@@ -131,7 +107,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     def apply_staged_writes(self) -> None:
         if self._captured_writes is not None:
             self._captured_writes.settle(self)
-        if not self._staged or (self._quick is not None and self._quick.apply()):
+        if not self._staged:
             return
         self.refuse_capture("apply_staged_writes")
         nothing = Batch(*self._unread, 0, 0, gathers=False, maps=False)
@@ -150,14 +126,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         num_computed_tokens: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, ...]:
         options = (out, out_ptrs, num_computed_tokens)
-        if self._is_quick():
-            num_reqs = self._quick.gather(  # type: ignore[union-attr]  # see `_is_quick`
-                idx_mapping, num_reqs_padded, self.num_dirty_rows, *options
-            )
-            if num_reqs is not None:
-                if out is None:
-                    self.num_dirty_rows = num_reqs
-                return self._views(num_reqs_padded, out)
         carrying = self._carrying_for("_launch_gather")
         if carrying is None:
             return super().gather_block_tables(idx_mapping, num_reqs_padded, *options)
@@ -184,11 +152,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         tokens = (query_start_loc, positions, num_tokens_padded, out)
-        quick = None if self.validate else self._quick
-        if quick is not None and quick.slots(idx_mapping, *tokens) is not None:
-            if out is None:
-                return self._views_of_slots(num_tokens_padded)
-            return out[:, :num_tokens_padded]
         carrying = self._carrying_for("_launch_slots")
         if carrying is None:
             return super().compute_slot_mappings(idx_mapping, *tokens)
@@ -215,18 +178,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         tokens = (query_start_loc, positions)
         options = (out, out_ptrs, num_computed_tokens)
-        if self._is_quick():
-            num_reqs = self._quick.gather_slots(  # type: ignore[union-attr]
-                *(idx_mapping, *tokens, num_reqs_padded, num_tokens_padded, self.num_dirty_rows),
-                *(num_computed_tokens, out, out_ptrs, slots_out),
-            )
-            if num_reqs is not None:
-                if out is None:
-                    self.num_dirty_rows = num_reqs
-                views = self._views(num_reqs_padded, out)
-                if slots_out is None:
-                    return views, self._views_of_slots(num_tokens_padded)
-                return views, slots_out[:, :num_tokens_padded]
         if self._carrying is None:
             return super().gather_and_compute_slot_mappings(
                 *(idx_mapping, *tokens, num_reqs_padded, num_tokens_padded),
@@ -253,16 +204,6 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         """Return the launches of a part; `None` where a variant overrides its method `launch`."""
         is_own = getattr(type(self), launch) is getattr(OneLaunch, launch)
         return self._carrying if is_own else None
-
-    def _is_quick(self) -> bool:
-        """Return whether C may do a part of a step that gathers."""
-        captured = self._captured_writes
-        return (
-            self._quick is not None
-            # A replay that may follow fills rows, which Python code has to count.
-            and (captured is None or not (captured.is_pending or captured.is_awaited))
-            and not self.validate
-        )
 
     @property
     def _unread(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -299,6 +240,20 @@ class OneLaunch(FusedApply, FusedGatherSlots):
             )
             self._quick = native_step(self, self._carrying) if launches_so else None
             self._carrying.attach(self._quick)
+            if self._quick is not None and self.place.launcher is not None:
+                self._call_in_c(self.place.launcher)
+
+    def _call_in_c(self, launcher: Launcher) -> None:
+        """Expose operations in C as this object's, where its class has those of `OneLaunch`.
+
+        A Python function on the way to a launch takes several microseconds in a step, since an
+        engine's caches have lost its code. Those here do what is left, and refuse.
+        """
+        calls = launcher.Calls(self)
+        for name, method in _IN_C.items():
+            if getattr(type(self), name) is method:
+                # Not by `__dict__`, as in `_stage_in`.
+                setattr(self, name, getattr(calls, name))
 
     def _note_launches(self, noted: NotedLaunches, inputs: Inputs) -> None:
         super()._note_launches(noted, inputs)
@@ -382,3 +337,16 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         self._zero_dirty_rows(num_reqs_padded)
         writes.publish_step(self, self._staged, batch, options)
         self._staged.clear()
+
+
+_IN_C: dict[str, Callable[..., object]] = {
+    name: getattr(OneLaunch, name)
+    for name in (
+        "apply_staged_writes",
+        "gather_block_tables",
+        "compute_slot_mappings",
+        "gather_and_compute_slot_mappings",
+        "prepare_step",
+    )
+}
+"""Operations that `launcher.Calls` has, as they are here."""

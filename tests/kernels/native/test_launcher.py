@@ -229,9 +229,20 @@ def make_step(device_type=2, size=4, constants=CONSTANTS.values(), **options):
         taken=array.array("Q"), constants=array.array("q", constants))
     return launcher.Step(**given | options)
 
+class Tables:
+    validate, _captured_writes, num_dirty_rows = False, None, 0
+    _views_of_tables = _views_of_slots = staticmethod(lambda size: size)
+
+    def __init__(self, step):
+        self._quick = step
+
+    def prepare_step(self, *_):
+        return None
+
 def step_once(step, *vectors):
     vectors = vectors or (Vector(1, 64), Vector(2, 32), Vector(3, 64))
-    print("step:", step(*vectors, 1, 3, 0, None, None, None, None), flush=True)
+    tables = Tables(step)
+    print("step:", launcher.Calls(tables).prepare_step(*vectors, 1, 3), flush=True)
 """
 
 
@@ -439,12 +450,12 @@ for numbers in {CURRENT}:
     last = f"0 {(3 << 48) + 7}"  # the third word
     done = [
         f"launch 2 1 1, 128 1 1, 16, 11: {head} 0 0 0 0 0 1 77 0 0 {lines[0].split()[-1]}",
-        *("step: 1", "taken"),
+        *("step: (1, 3)", "taken"),
         "RuntimeError: cuLaunchKernel: CUDA error 719: it has failed",
         "True",
         # A bit for row 3 in the bitmap, no table of the caller, and the interval.
         f"launch 3 1 1, 128 1 1, 16, 11: {head} 1 0 0 0 0 1 77 8 {last}",
-        *("step: 1", "taken", "False"),
+        *("step: (1, 3)", "taken", "False"),
         # Several ids do not fit: the kernel for that is not loaded.
         *("step: None", "taken", "True"),
         # With a vector on another device, which Python code refuses.
@@ -478,10 +489,10 @@ print(bool(staged))
 """
     lines = printed(driver, VECTORS + code)
     # The ids of the only interval, which takes a multiple of four.
-    assert lines[:1] + lines[2:5] == ["advance 4", "note_reader", "step: 1", "[5, 6, 0, 0]"]
+    assert lines[:1] + lines[2:5] == ["advance 4", "note_reader", "step: (1, 3)", "[5, 6, 0, 0]"]
     assert lines[1].startswith("launch 4 1 1, 128 1 1, 16, 11: 77 4096 4096 4096 0 0 0 8 2 1 1 1 1")
     assert lines[5] == "advance 8"
-    assert lines[8] == "step: 1"
+    assert lines[8] == "step: (1, 3)"
     assert lines[9] == f"[0, {-1 << 31}, 5, {1 << 16}, 9, {2 << 16}] False"
     assert lines[11].startswith("RuntimeError: what is staged has changed during the step")
     assert lines[12] == "True"
@@ -510,7 +521,7 @@ print(bool(staged))
     ]
     assert lines[3] == "advance 4"
     assert lines[4].startswith("launch 4 1 1, 128 1 1, 16, 11: 77 4096 4096")
-    assert lines[5:] == ["note_reader", "step: 1", "False"]
+    assert lines[5:] == ["note_reader", "step: (1, 3)", "False"]
 
 
 def test_a_step_has_a_device_and_launches_for_it(driver):

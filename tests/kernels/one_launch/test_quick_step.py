@@ -31,6 +31,13 @@ def places_of(kinds):
 
 
 PLACES = places_of(KINDS)
+OPERATIONS = (
+    "apply_staged_writes",
+    "gather_block_tables",
+    "compute_slot_mappings",
+    "gather_and_compute_slot_mappings",
+    "prepare_step",
+)
 
 pytestmark = pytest.mark.skipif(
     native.load("launcher") is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
@@ -58,6 +65,8 @@ class Noted:
         self.quick = make_step(tables, carrying, launcher, CPU_IN_DLPACK, None)
         for place in (*PLACES, *places_of(PARTS)):
             self.quick.add(*place, self.launcher(place))
+        self.alone = CAlone(self)
+        self.calls = launcher.Calls(self.alone)
 
     def carried(self, staging, kind):
         """What a kernel would find: words, and pinned memory if it reads that."""
@@ -78,23 +87,32 @@ class Noted:
 
         return launch
 
-    def call(
-        self,
-        idx_mapping,
-        query_start_loc,
-        positions,
-        num_reqs_padded,
-        num_tokens_padded,
-        *,
-        num_computed_tokens=None,
-        out=None,
-        out_ptrs=None,
-        slots_out=None,
-    ):
-        return self.quick(
-            *(idx_mapping, query_start_loc, positions, num_reqs_padded, num_tokens_padded),
-            *(self.tables.num_dirty_rows, num_computed_tokens, out, out_ptrs, slots_out),
-        )
+    def by_both(self):
+        """Make operations of the tables in C, as on a GPU."""
+        self.tables._quick = self.quick
+        self.tables._call_in_c(native.load("launcher"))
+        return self.tables
+
+
+class CAlone:
+    """Stands in for tables: what C leaves to Python returns `None`, and all else is the tables'."""
+
+    validate = False
+    _captured_writes = None
+
+    def __init__(self, noted):
+        self._noted, self._quick = noted, noted.quick
+
+    def __getattr__(self, name):
+        return getattr(self._noted.tables, name)
+
+    def __setattr__(self, name, value):
+        if name != "num_dirty_rows":  # set by the Python code that is compared
+            super().__setattr__(name, value)
+
+
+for _name in OPERATIONS:
+    setattr(CAlone, _name, lambda *_args, **_names: None)
 
 
 @pytest.fixture
@@ -157,14 +175,15 @@ def test_it_launches_what_python_does(monkeypatch, is_sharded):
         tables.num_dirty_rows = rng.choice((0, 0, 3, 512, 700))
         longest = rng.choice((0, 5, 255, 1024, 1025, 2048, 3000))
         num_blocks, seed = tables.num_blocks.copy(), rng.random()
-        for call in (noted.call, tables.prepare_step):
+        for call in (noted.calls.prepare_step, tables.prepare_step):
             tables.num_blocks[:] = num_blocks
             stage(random.Random(seed), tables._staged)
             tables._staged.longest = longest
             noted.memory.current.zero_()
             noted.memory._current = 0  # so that both fill the same buffer
-            found = call(*batch, padded, 9000, **options)
-            assert call == tables.prepare_step or found == num_reqs
+            views, slots = call(*batch, padded, 9000, **options)
+            assert [view.shape[0] for view in views] == [padded] * 2
+            assert slots.shape == (2, 9000)
             assert not tables._staged
         assert noted.by_c == noted.by_python[-1:]
         noted.by_c.clear()
@@ -177,7 +196,7 @@ def test_it_launches_what_python_does(monkeypatch, is_sharded):
 def test_it_launches_parts_of_a_step_as_python_does(monkeypatch, is_sharded):
     noted = Noted(monkeypatch, replace(LAYOUT, cp_size=2) if is_sharded else LAYOUT)
     rng = random.Random(1)
-    tables, quick = noted.tables, noted.quick
+    tables, calls = noted.tables, noted.calls
     for _ in range(300):
         num_reqs = rng.choice((0, 1, 2, 17, 512, 513, 700))
         num_tokens = rng.choice((0, 1, num_reqs, min(one_launch.FEW.tokens * num_reqs, 9000), 9000))
@@ -191,14 +210,14 @@ def test_it_launches_parts_of_a_step_as_python_does(monkeypatch, is_sharded):
         stage(rng, tables._staged)  # which no part sees
         num_staged = tables._staged.num_records
         step = (*batch, padded, 9000)
-        assert quick.gather(batch[0], padded, dirty, *options) == num_reqs
-        tables.gather_block_tables(batch[0], padded, *options)
-        assert quick.slots(*batch, 9000, slots_out) == num_reqs
-        tables.compute_slot_mappings(*batch, 9000, slots_out)
-        tables.num_dirty_rows = dirty
-        found = quick.gather_slots(*step, dirty, options[2], *options[:2], slots_out)
-        assert found == num_reqs
-        tables.gather_and_compute_slot_mappings(*step, **given, slots_out=slots_out)
+        for each in (calls, tables):
+            tables.num_dirty_rows = dirty
+            views = each.gather_block_tables(batch[0], padded, *options)
+            assert [view.shape[0] for view in views] == [padded] * 2
+            slots = each.compute_slot_mappings(*batch, 9000, slots_out)
+            assert slots.shape == (2, 9000)
+            tables.num_dirty_rows = dirty
+            each.gather_and_compute_slot_mappings(*step, **given, slots_out=slots_out)
         assert tables._staged.num_records == num_staged
         tables._staged.clear()
         # A mapping of no tokens may launch nothing that maps; both still pad.
@@ -226,13 +245,12 @@ def test_it_applies_as_python_does(monkeypatch, is_sharded):
     tables = noted.tables
     for _ in range(300):
         num_blocks, seed = tables.num_blocks.copy(), rng.random()
-        for apply in (noted.quick.apply, tables.apply_staged_writes):
+        for apply in (noted.calls.apply_staged_writes, tables.apply_staged_writes):
             tables.num_blocks[:] = num_blocks
             stage(random.Random(seed), tables._staged)
             noted.memory.current.zero_()
             noted.memory._current = 0
-            if tables._staged:
-                assert apply() in (True, None)
+            apply()
             assert not tables._staged
         launched = [
             [(place, grid, kept[9:]) for place, grid, *kept in by]  # no batch is read
@@ -249,7 +267,7 @@ def test_rows_are_aligned_only_in_tables_that_all_are(monkeypatch):
     aligned = [torch.zeros(5, width, dtype=torch.int32) for width in layout.widths]
     odd = [torch.zeros(21, dtype=torch.int32)[1:].view(5, 4), aligned[1]]
     for out, expected in ((None, True), (aligned, True), (odd, False)):
-        assert noted.call(*batch_of(4, 4), 4, 4, out=out) == 4
+        assert noted.calls.prepare_step(*batch_of(4, 4), 4, 4, out=out)
         noted.tables.prepare_step(*batch_of(4, 4), 4, 4, out=out)
         for launched in (noted.by_c, noted.by_python):
             assert launched[-1][0][3] is expected
@@ -324,50 +342,52 @@ def test_what_is_unusual_is_left_to_python(noted, name):
     names = ("idx_mapping", "query_start_loc", "positions")
     usual = dict(zip(names, batch_of(4, 4), strict=True))
     usual |= {"num_reqs_padded": 4, "num_tokens_padded": 4}
-    assert noted.call(**usual) == 4
+    assert noted.calls.prepare_step(**usual)
     assert len(noted.by_c) == 1
-    assert noted.call(**usual | UNUSUAL[name]) is None
+    assert noted.calls.prepare_step(**usual | UNUSUAL[name]) is None
     assert len(noted.by_c) == 1
 
 
 OPTIONS = ("out", "out_ptrs", "num_computed_tokens", "slots_out")
-PARTS_TAKE = {
-    "gather": ("idx_mapping", "num_reqs_padded", "dirty", *OPTIONS[:3]),
-    "slots": ("idx_mapping", "query_start_loc", "positions", "num_tokens_padded", "slots_out"),
-    "gather_slots": (
-        *("idx_mapping", "query_start_loc", "positions", "num_reqs_padded", "num_tokens_padded"),
-        *("dirty", "num_computed_tokens", "out", "out_ptrs", "slots_out"),
-    ),
+BATCH = ("idx_mapping", "query_start_loc", "positions")
+PARTS_TAKE = {  # `slots_out` is named `out` where there are slots alone
+    "gather_block_tables": ("idx_mapping", "num_reqs_padded", *OPTIONS[:3]),
+    "compute_slot_mappings": (*BATCH, "num_tokens_padded", "slots_out"),
+    "gather_and_compute_slot_mappings": (*BATCH, "num_reqs_padded", "num_tokens_padded", *OPTIONS),
 }
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_what_is_unusual_is_left_to_python_by_parts(noted, name):
-    given = dict(zip(("idx_mapping", "query_start_loc", "positions"), batch_of(4, 4), strict=True))
-    given |= {"num_reqs_padded": 4, "num_tokens_padded": 4, "dirty": 0, **dict.fromkeys(OPTIONS)}
+    given = dict(zip(BATCH, batch_of(4, 4), strict=True))
+    given |= {"num_reqs_padded": 4, "num_tokens_padded": 4, **dict.fromkeys(OPTIONS)}
     unusual = given | UNUSUAL[name]
     for part, taken in PARTS_TAKE.items():
-        call = getattr(noted.quick, part)
-        assert call(*[given[argument] for argument in taken]) == 4
+        names = {argument: argument for argument in taken}
+        if part == "compute_slot_mappings":
+            names["slots_out"] = "out"
+        call = getattr(noted.calls, part)
+        assert call(**{own: given[argument] for argument, own in names.items()}) is not None
         if set(UNUSUAL[name]) <= set(taken):
-            assert call(*[unusual[argument] for argument in taken]) is None, part
+            found = call(**{own: unusual[argument] for argument, own in names.items()})
+            assert found is None, part
     assert len(noted.by_c) == len(PARTS_TAKE)
 
 
 def test_own_tables_are_unusual_ones_of_a_caller(noted):
     out = [noted.tables.input_block_tables[0], tables_of(700)[1]]
-    assert noted.call(*batch_of(4, 4), 4, 4, out=out) is None
+    assert noted.calls.prepare_step(*batch_of(4, 4), 4, 4, out=out) is None
     assert noted.by_c == []
 
 
 def test_writes_that_words_cannot_tell_are_left_to_python(noted, monkeypatch):
     noted.tables._staged.longest = 0
     noted.tables._staged.append(1, [[], []], True, False)
-    assert noted.call(*batch_of(1, 1), 1, 1) == 1
+    assert noted.calls.prepare_step(*batch_of(1, 1), 1, 1)
     layout = replace(LAYOUT, widths=(70_000, 3))
     tables = Noted(monkeypatch, layout)
     tables.tables._staged.append(1, [list(range(65_536)), []], True, False)
-    assert tables.call(*batch_of(1, 1), 1, 1) is None
+    assert tables.calls.prepare_step(*batch_of(1, 1), 1, 1) is None
     assert tables.by_c == []
 
 
@@ -376,7 +396,9 @@ def test_more_slots_than_int32_counts_past_are_left_to_python(noted):
     for columns, accepted in ((2**30, True), (2**30 + 1, False)):
         pages = mmap.mmap(-1, 16 * columns, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
         slots = torch.frombuffer(pages, dtype=torch.int64).view(2, columns)
-        assert (noted.call(*batch_of(1, 1), 1, 1, slots_out=slots) == 1) is accepted
+        assert (
+            noted.calls.prepare_step(*batch_of(1, 1), 1, 1, slots_out=slots) is not None
+        ) is accepted
 
 
 def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):
@@ -384,8 +406,7 @@ def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):
         raise RuntimeError("the device is lost")
 
     noted.quick.add(0, one_launch.SINGLE_IDS, False, False, fail)
-    tables = noted.tables
-    tables._quick = noted.quick
+    tables = noted.by_both()
     tables._staged.append(1, [[1], [2]], True, False)
     with pytest.raises(RuntimeError, match="the device is lost"):
         tables.prepare_step(*batch_of(1, 1), 1, 1)
@@ -393,8 +414,7 @@ def test_an_error_of_the_launch_is_passed_on_and_the_writes_are_kept(noted):
 
 
 def test_a_step_by_c_has_the_effects_of_one_by_python(noted):
-    tables = noted.tables
-    tables._quick = noted.quick
+    tables = noted.by_both()
     tables.num_dirty_rows = 5
     tables._staged.append(1, [[1], [2]], True, False)
     views, slots = tables.prepare_step(*batch_of(2, 2), 3, 4)
@@ -408,8 +428,7 @@ def test_a_step_by_c_has_the_effects_of_one_by_python(noted):
 def test_dirty_rows_that_there_cannot_be_are_left_to_python_which_refuses_them(noted):
     batch = batch_of(4, 4)
     noted.tables.num_dirty_rows = LAYOUT.max_num_reqs + 1
-    assert noted.call(*batch, 4, 4) is None
-    noted.tables._quick = None
+    assert noted.calls.prepare_step(*batch, 4, 4) is None
     with pytest.raises(ValueError, match="num_dirty_rows is 701; expected 0 to 700"):
         noted.tables.prepare_step(*batch, 4, 4)
     assert not noted.by_python
@@ -424,8 +443,7 @@ def num_rows_of(launched):
 def test_a_gather_counts_the_rows_of_a_replay_that_may_follow(monkeypatch, maps):
     """Without writes, too: nothing is pending then, but the replay fills its rows all the same."""
     noted = Noted(monkeypatch, TableLayout((4, 3), (5, 8), 7, max_num_batched_tokens=9))
-    tables = noted.tables
-    tables._quick = noted.quick
+    tables = noted.by_both()
 
     def gather():
         if maps:
@@ -451,7 +469,7 @@ def test_a_vector_of_one_element_may_have_any_stride(noted):
         torch.zeros(2, dtype=torch.int32),
         torch.zeros(4, dtype=torch.int64)[::4],
     )
-    assert noted.call(*batch, 1, 1) == 1
+    assert noted.calls.prepare_step(*batch, 1, 1)
 
 
 def cut_of(noted, num_reqs, num_rows):

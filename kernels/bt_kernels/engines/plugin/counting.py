@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ class Counts:
         calls: calls of our operations, each of them usually one launch, by operation.
         pid: the process.
 
-    Launches and host time are added by `counters`; they are counted elsewhere.
+    `counters` adds launches and host time, and the calls that C made; they are counted elsewhere.
     """
 
     tables: int = 0
@@ -49,6 +50,7 @@ HOST_TIMES = HostTimes()
 
 _PRINTING: set[int] = set()
 _PLACES: list[tuple[_Place, int]] = []
+_IN_C: list[tuple[Callable[[], tuple[int, int, int]], tuple[int, int, int]]] = []
 
 
 class _Place(Protocol):
@@ -56,6 +58,12 @@ class _Place(Protocol):
 
     @property
     def launches(self) -> int: ...
+
+
+def count_in_c(counts: Callable[[], tuple[int, int, int]]) -> None:
+    """Count calls that C makes from now on, if that has not begun: `launcher.deferred_counts`."""
+    if not _IN_C:
+        _IN_C.append((counts, counts()))
 
 
 def count_launches(place: _Place) -> None:
@@ -69,9 +77,15 @@ def counters() -> dict[str, Any]:
     Beside the fields of `Counts` it has `launches`, the kernels that were launched, and
     `host_time_us`, as `HostTimes.summary` returns it.
     """
+    steps = deferred = fused = 0
+    for counts, before in _IN_C:
+        steps, deferred, fused = (now - then for now, then in zip(counts(), before, strict=True))
     return vars(COUNTS) | {
+        "steps": COUNTS.steps + steps,
+        "deferred": COUNTS.deferred + deferred,
+        "fused": COUNTS.fused + fused,
         "settled": dict(COUNTS.settled),
-        "calls": dict(COUNTS.calls),
+        "calls": dict(COUNTS.calls + Counter(prepare_step=fused)),
         "launches": sum(place.launches - before for place, before in _PLACES),
         "host_time_us": HOST_TIMES.summary(),
     }
@@ -82,6 +96,7 @@ def reset() -> None:
     vars(COUNTS).update(vars(Counts()))
     HOST_TIMES.clear()
     _PLACES[:] = [(place, place.launches) for place, _ in _PLACES]
+    _IN_C[:] = [(counts, counts()) for counts, _ in _IN_C]
 
 
 def print_at_exit() -> None:

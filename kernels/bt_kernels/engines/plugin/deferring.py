@@ -14,12 +14,33 @@ from weakref import ref
 
 import torch
 
-from bt_kernels.engines.plugin.counting import COUNTS
+from bt_kernels import native
+from bt_kernels.engines.plugin.counting import COUNTS, count_in_c
 from bt_kernels.engines.plugin.messages import describe, warn_once
 from bt_kernels.engines.vllm import BlockTables, SourceTable
 
 _Ids = Sequence[Sequence[int]]
 _Gather = tuple[torch.Tensor, int, torch.Tensor | None]
+
+
+class Waiting:
+    """What waits, and may wait; in C `launcher.Waiting`, which also has the calls of an engine.
+
+    Attributes:
+        in_step: whether an apply may wait.
+        in_batch: whether a gather may.
+        applies: whether an apply waits.
+        gather: the arguments of a gather that waits.
+        is_short: whether calls are made in C.
+    """
+
+    in_step = in_batch = applies = is_short = False
+    gather: _Gather | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Return whether an apply or a gather waits."""
+        return self.applies or self.gather is not None
 
 
 class _Settling:
@@ -82,11 +103,6 @@ class DeferringTables(BlockTables):
     becomes one of vLLM's class, with all contents and staged writes, and does the operation anew.
     """
 
-    waits = False
-    """Is true while an apply or a gather waits."""
-
-    _in_step = _in_batch = _applies = False
-    _gather: _Gather | None = None
     _theirs: Any = None
 
     block_tables: Any = _Settling()
@@ -96,8 +112,14 @@ class DeferringTables(BlockTables):
     input_block_table_ptrs: Any = _Settling()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._waiting: Any = Waiting()
         super().__init__(*args, **kwargs)
         self.block_tables = [_SettlingTable(table.gpu, self) for table in self.block_tables]
+        launcher = native.load("launcher")
+        if launcher is not None:
+            self._waiting = launcher.Waiting(self._variant, self._variant.append_block_ids, self)
+            count_in_c(launcher.deferred_counts)
+        self.find_short_ways()
 
     def take_over(self, tables: Any, theirs: type[Any]) -> None:
         """Use the tensors of tables of vLLM's class, and keep these for the case of a failure.
@@ -113,34 +135,64 @@ class DeferringTables(BlockTables):
         self._theirs = tables, theirs
 
     @property
+    def waits(self) -> bool:
+        """Return whether an apply or a gather waits."""
+        found: bool = self._waiting.waits
+        return found
+
+    @property
     def gather_waits(self) -> bool:
         """Return whether a gather waits."""
-        return self._gather is not None
+        return self._waiting.gather is not None
+
+    def belong_to(self, tables: DeferringTables) -> None:
+        """Do for tables, which have all attributes of these, what settles these."""
+        for table in tables.block_tables:
+            table.belong_to(tables)
+        if not isinstance(self._waiting, Waiting):
+            self._waiting.belong_to(tables)
 
     def kernel_ids(self, new_block_ids: _Ids) -> _Ids:
         """Return the ids of kernels' blocks, which tables have: the same, but in older releases."""
         return new_block_ids
 
+    def find_short_ways(self) -> None:
+        """Have an engine's calls made in C if the object's class adds nothing to them.
+
+        To be called whenever it has become one of another class.
+        """
+        waiting = self._waiting
+        if isinstance(waiting, Waiting):  # no compiler
+            return
+        kind = type(self)
+        is_short = all(getattr(kind, name) is method for name, method in _WRAPPED.items())
+        waiting.is_short = is_short
+        for name in _IN_C:
+            if is_short:
+                setattr(self, name, getattr(waiting, name))
+            else:
+                vars(self).pop(name, None)
+
     # Where apply and gather may wait
 
     def begin_step(self, *_: Any) -> None:
         """Let an apply wait from now on."""
-        self._in_step = True
+        self._waiting.in_step = True
 
     def end_step(self) -> None:
         """Let no apply wait any more."""
-        self._in_step = False
+        self._waiting.in_step = False
         if self.waits:
             self.settle("end of execute_model")
 
     def begin_batch(self, *_: Any) -> None:
         """Let a gather wait for the slots from now on."""
-        self._in_batch = True
+        self._waiting.in_batch = True
 
     def end_batch(self) -> None:
         """Let no gather wait any more."""
-        self._in_batch = False
-        if self._gather is not None:
+        self._waiting.in_batch = False
+        if self.gather_waits:
             self.settle("end of prepare_attn")
 
     def settle(self, reader: str) -> None:
@@ -158,7 +210,7 @@ class DeferringTables(BlockTables):
         """Become an object of vLLM's class, with the same contents, and do the waiting work."""
         assert self._theirs is not None
         tables, theirs = self._theirs
-        waits, gather = self._applies, self._gather
+        waits, gather = self._waiting.applies, self._waiting.gather
         variant, dirty = self._variant, self.num_dirty_rows
         tables.num_blocks.np[:] = variant.num_blocks
         if hasattr(variant, "_staged"):
@@ -200,11 +252,11 @@ class DeferringTables(BlockTables):
             return
         COUNTS.steps += 1
         # After a gather that waits, it must not come first.
-        if not self._in_step or self._applies or self._gather is not None:
+        if not self._waiting.in_step or self.waits:
             self._call("apply_staged_writes", "apply_staged_writes")
             return
         COUNTS.deferred += 1
-        self._applies = self.waits = True
+        self._waiting.applies = True
 
     def gather_block_tables(
         self,
@@ -218,9 +270,9 @@ class DeferringTables(BlockTables):
         if not isinstance(self, DeferringTables):
             options = given(out, out_ptrs, num_computed_tokens)
             return self.gather_block_tables(idx_mapping, num_reqs_padded, *options)
-        if self._in_batch and out is None and self._gather is None:
-            self._gather = idx_mapping, num_reqs_padded, num_computed_tokens
-            self.waits = True
+        waiting = self._waiting
+        if waiting.in_batch and out is None and out_ptrs is None and waiting.gather is None:
+            waiting.gather = idx_mapping, num_reqs_padded, num_computed_tokens
             variant: Any = self._variant
             views: tuple[torch.Tensor, ...] = variant._views_of_tables(num_reqs_padded)
             return views
@@ -243,14 +295,15 @@ class DeferringTables(BlockTables):
         if not isinstance(self, DeferringTables):
             found: torch.Tensor = self.compute_slot_mappings(idx_mapping, *tokens, *given(out))
             return found  # by a method that was taken before
-        gather = self._gather
+        waiting = self._waiting
+        gather = waiting.gather
         if gather is None or out is not None or gather[0] is not idx_mapping:
             done: torch.Tensor = self._call(
                 "compute_slot_mappings", "compute_slot_mappings", idx_mapping, *tokens, out
             )
             return done
         # What was staged after an apply that is done already belongs to the next one.
-        name = "prepare_step" if self._applies else "gather_and_compute_slot_mappings"
+        name = "prepare_step" if waiting.applies else "gather_and_compute_slot_mappings"
         mapped: torch.Tensor
         try:
             _, mapped = getattr(self._variant, name)(
@@ -262,9 +315,8 @@ class DeferringTables(BlockTables):
             slots: torch.Tensor = theirs.compute_slot_mappings(self, idx_mapping, *tokens)
             return slots
         COUNTS.calls[name] += 1
-        COUNTS.fused += self._applies
-        self._gather = None
-        self._applies = self.waits = False
+        COUNTS.fused += waiting.applies
+        waiting.gather, waiting.applies = None, False
         return mapped
 
     def get_dummy_block_tables(self, num_reqs: int) -> tuple[torch.Tensor, ...]:
@@ -343,16 +395,16 @@ class DeferringTables(BlockTables):
     def _settle(self, reader: str) -> None:
         """Do the waiting work; a part that fails still waits afterwards."""
         COUNTS.settled[reader] += 1
-        if self._applies:
+        waiting = self._waiting
+        if waiting.applies:
             self._variant.apply_staged_writes()
             COUNTS.calls["apply_staged_writes"] += 1
-            self._applies = False
-        if self._gather is not None:
-            mapping, num_reqs_padded, computed = self._gather
+            waiting.applies = False
+        if waiting.gather is not None:
+            mapping, num_reqs_padded, computed = waiting.gather
             self._variant.gather_block_tables(mapping, num_reqs_padded, None, None, computed)
             COUNTS.calls["gather_block_tables"] += 1
-            self._gather = None
-        self.waits = False
+            waiting.gather = None
 
     def _fail(self, name: str, error: Exception) -> Any:
         """Go on as an object of vLLM's class, with a warning; return that class.
@@ -374,8 +426,12 @@ class DeferringTables(BlockTables):
 def become(tables: Any, kind: type[Any], state: dict[str, Any]) -> None:
     """Turn an object into another one in place, since the engine has references to it."""
     recorder = vars(tables).get("_recorder")
+    if isinstance(tables, DeferringTables):
+        tables._waiting.is_short = False  # for methods that were taken before
     tables.__class__ = kind
     tables.__dict__ = state
+    if isinstance(tables, DeferringTables):
+        tables.find_short_ways()
     if recorder is not None:
         recorder.follow(tables)
 
@@ -395,3 +451,16 @@ def dirty_rows(tables: Any) -> int:
 
 def _waits(tables: Any) -> bool:
     return getattr(tables, "waits", False)
+
+
+_IN_C = (
+    "append_block_ids",
+    "apply_staged_writes",
+    "gather_block_tables",
+    "compute_slot_mappings",
+)
+_WRAPPED = {
+    name: getattr(DeferringTables, name)
+    for name in (*_IN_C, "begin_step", "end_step", "begin_batch", "end_batch", "settle")
+}
+"""Methods of `DeferringTables` that C makes, or that it calls only where something waits."""

@@ -86,6 +86,7 @@ class Recorder:
             return
         tables._recorder = self
         tables.__class__ = recorded(type(tables), self._notes, self._end_frame, self.fail)
+        _find_short_ways(tables)
 
     def leave(self, tables: Any) -> None:
         """Give the object its own class back."""
@@ -93,6 +94,7 @@ class Recorder:
         kind = type(tables)
         if "_bt_kernels_records" in vars(kind):
             tables.__class__ = kind.__bases__[0]
+            _find_short_ways(tables)
 
     def fail(self, tables: Any, error: Exception) -> None:
         """Stop recording, with a warning."""
@@ -171,3 +173,10 @@ class Recorder:
             self._file.close()
         except OSError as error:
             LOGGER.debug("bt_kernels: %s", describe(error))
+
+
+def _find_short_ways(tables: Any) -> None:
+    """See `DeferringTables`, whose module is not imported where the engine has its own class."""
+    find = getattr(tables, "find_short_ways", None)
+    if find is not None:
+        find()

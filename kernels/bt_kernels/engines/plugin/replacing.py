@@ -6,10 +6,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from bt_kernels import native
 from bt_kernels.engines.plugin import metrics, settings
 from bt_kernels.engines.plugin.counting import COUNTS, count_launches, print_at_exit
 from bt_kernels.engines.plugin.messages import describe, warn_once
@@ -86,6 +87,7 @@ def _ours(tables: Any, cls: _Replacing, args: tuple[Any, ...], kwargs: dict[str,
         ours.take_over(tables, cls.theirs)
     COUNTS.tables += 1
     _LIVE.add(ours)
+    _shorten_wrappers()
     print_at_exit()
     metrics.publish()
     return ours
@@ -152,6 +154,23 @@ def wrap_runner(module: ModuleType, release: Release) -> None:
             wrapped: Any = wrap(method)
             wrapped._bt_kernels_wraps = method
             setattr(runner, name, wrapped)
+
+
+def _shorten_wrappers() -> None:
+    """Put wrappers in C around the methods of the runner, before those in Python, where possible.
+
+    Not in `wrap_runner`: processes without tables need no module in C.
+    """
+    launcher = native.load("launcher")
+    runner = getattr(sys.modules.get(MODEL_RUNNER), "GPUModelRunner", None)
+    if launcher is None or not isinstance(runner, type):
+        return
+    for name in _WRAPPERS:
+        wrapped = vars(runner).get(name)
+        if isinstance(wrapped, FunctionType) and hasattr(wrapped, "_bt_kernels_wraps"):
+            method: Any = wrapped._bt_kernels_wraps
+            around = launcher.Around(method, wrapped, name == "prepare_attn")
+            setattr(runner, name, functools.update_wrapper(around, wrapped))
 
 
 def restore() -> None:

@@ -313,8 +313,7 @@ class _Shadow:
             return self.theirs
         become(tables, type(ours), ours.__dict__)
         vars(spare).pop("_recorder", None)
-        for table in ours.block_tables:
-            table.belong_to(tables)
+        ours.belong_to(tables)
         LOGGER.info(
             "bt_kernels: %s steps were compared without a difference; ours goes on alone",
             f"{self.steps:,}",

@@ -1,0 +1,344 @@
+/* Waiting: an apply and a gather that wait for the slots of their step, as the plugin for vLLM lets
+   them; and Around: the two methods of the runner within which they may. What is not plain is left
+   to the Python methods, which share this state. */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *tables; /* the variant */
+    PyObject *append; /* of the variant */
+    PyObject *owner;  /* the engine's tables; weak, since they have this object */
+    PyObject *mapping, *num_reqs_padded, *computed; /* of the gather that waits; NULL if none does */
+    char in_step, in_batch, applies;
+    char is_short; /* 0 once the owner is another class's, whose methods do more */
+} Waiting;
+
+/* Counts of this process, which are kept when tables are gone. */
+static long long num_steps, num_deferred, num_fused;
+
+static void forget_gather(Waiting *self) {
+    Py_CLEAR(self->mapping);
+    Py_CLEAR(self->num_reqs_padded);
+    Py_CLEAR(self->computed);
+}
+
+static void note_gather(Waiting *self, PyObject *mapping, PyObject *size, PyObject *computed) {
+    Py_XSETREF(self->mapping, Py_NewRef(mapping));
+    Py_XSETREF(self->num_reqs_padded, Py_NewRef(size));
+    Py_XSETREF(self->computed, Py_NewRef(computed));
+}
+
+static int waits(const Waiting *self) { return self->applies || self->mapping; }
+
+/* What an operation in C returned, or what the owner's method returns if that is NULL: an error, too,
+   is left to it, since the engine goes on with its own tables then. */
+static PyObject *or_by_owner(Waiting *self, PyObject *result, PyObject *name,
+                             PyObject *const *args, Py_ssize_t num, PyObject *names) {
+    if (result) return result;
+    PyErr_Clear();
+    PyObject *owner = still_there(self->owner);
+    if (!owner) return NULL;
+    result = by_python(owner, name, args, num, names);
+    Py_DECREF(owner);
+    return result;
+}
+
+static PyObject *waiting_append(Waiting *self, PyObject *const *args, Py_ssize_t num,
+                                PyObject *names) {
+    /* After an apply that waits it must not come first. */
+    PyObject *result =
+        waits(self) || !self->is_short
+            ? NULL
+            : PyObject_Vectorcall(self->append, args, (size_t)num, names);
+    return or_by_owner(self, result, names_of.append, args, num, names);
+}
+
+static PyObject *waiting_apply(Waiting *self, PyObject *const *args, Py_ssize_t num,
+                               PyObject *names) {
+    if (!self->is_short || !self->in_step || waits(self) || num || names)
+        return or_by_owner(self, NULL, names_of.apply, args, num, names);
+    self->applies = 1;
+    num_steps++;
+    num_deferred++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t num,
+                                PyObject *names) {
+    Given given = {0};
+    PyObject *result = NULL;
+    if (self->is_short && self->in_batch && !self->mapping && take_gather(&given, args, num, names) &&
+        given.out == Py_None && given.pointers == Py_None) {
+        Step *step = step_of(self->tables, WHOLE);
+        long long size;
+        if (step && take_size(given.num_reqs_padded, &size))
+            result = views_of(self->tables, step, TABLE_VIEWS, given.num_reqs_padded);
+        Py_XDECREF(step);
+        if (result) note_gather(self, given.mapping, given.num_reqs_padded, given.computed);
+    }
+    return or_by_owner(self, result, names_of.gather, args, num, names);
+}
+
+static PyObject *waiting_slots(Waiting *self, PyObject *const *args, Py_ssize_t num,
+                               PyObject *names) {
+    Given given = {0};
+    PyObject *both = NULL, *slots = NULL;
+    if (self->is_short && self->mapping && self->applies && take_slots(&given, args, num, names) &&
+        given.slots_out == Py_None && given.mapping == self->mapping) {
+        given.num_reqs_padded = self->num_reqs_padded;
+        given.computed = self->computed;
+        given.out = given.pointers = Py_None;
+        both = operate(self->tables, WHOLE, &given);
+    }
+    if (both) {
+        num_fused++;
+        self->applies = 0;
+        forget_gather(self);
+        slots = Py_NewRef(PyTuple_GET_ITEM(both, 1));
+        Py_DECREF(both);
+    }
+    return or_by_owner(self, slots, names_of.slots, args, num, names);
+}
+
+static PyObject *waiting_waits(Waiting *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(waits(self));
+}
+
+static PyObject *waiting_get_gather(Waiting *self, void *unused) {
+    (void)unused;
+    if (!self->mapping) Py_RETURN_NONE;
+    return PyTuple_Pack(3, self->mapping, self->num_reqs_padded, self->computed);
+}
+
+static int waiting_set_gather(Waiting *self, PyObject *value, void *unused) {
+    (void)unused;
+    if (value == Py_None) {
+        forget_gather(self);
+        return 0;
+    }
+    if (!value || !PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 3) {
+        PyErr_SetString(PyExc_TypeError, "expected None, or a mapping, a size and computed tokens");
+        return -1;
+    }
+    note_gather(self, PyTuple_GET_ITEM(value, 0), PyTuple_GET_ITEM(value, 1),
+                PyTuple_GET_ITEM(value, 2));
+    return 0;
+}
+
+static PyObject *waiting_belong_to(Waiting *self, PyObject *owner) {
+    PyObject *weak = PyWeakref_NewRef(owner, NULL);
+    if (!weak) return NULL;
+    Py_XSETREF(self->owner, weak);
+    Py_RETURN_NONE;
+}
+
+static PyObject *waiting_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    PyObject *tables, *append, *owner;
+    if (names || !PyArg_ParseTuple(args, "OOO", &tables, &append, &owner) || make_names()) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "expected tables, their append and the owner");
+        return NULL;
+    }
+    Waiting *self = (Waiting *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    self->tables = Py_NewRef(tables);
+    self->append = Py_NewRef(append);
+    if (!(self->owner = PyWeakref_NewRef(owner, NULL))) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int waiting_clear(Waiting *self) {
+    Py_CLEAR(self->tables);
+    Py_CLEAR(self->append);
+    Py_CLEAR(self->owner);
+    forget_gather(self);
+    return 0;
+}
+
+static int waiting_traverse(Waiting *self, visitproc visit, void *arg) {
+    Py_VISIT(self->tables);
+    Py_VISIT(self->append);
+    Py_VISIT(self->owner);
+    Py_VISIT(self->mapping);
+    Py_VISIT(self->computed);
+    return 0;
+}
+
+static void waiting_dealloc(Waiting *self) {
+    PyObject_GC_UnTrack(self);
+    waiting_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef waiting_methods[] = {
+    {"append_block_ids", WITH_NAMES(waiting_append), NULL},
+    {"apply_staged_writes", WITH_NAMES(waiting_apply), NULL},
+    {"gather_block_tables", WITH_NAMES(waiting_gather), NULL},
+    {"compute_slot_mappings", WITH_NAMES(waiting_slots), NULL},
+    {"belong_to", (PyCFunction)waiting_belong_to, METH_O,
+     "belong_to(owner): leave what is not plain to the methods of that object."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef waiting_members[] = {
+    {"in_step", T_BOOL, offsetof(Waiting, in_step), 0, "whether an apply may wait"},
+    {"in_batch", T_BOOL, offsetof(Waiting, in_batch), 0, "whether a gather may wait"},
+    {"applies", T_BOOL, offsetof(Waiting, applies), 0, "whether an apply waits"},
+    {"is_short", T_BOOL, offsetof(Waiting, is_short), 0, "whether `Around` need not call the owner"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef waiting_properties[] = {
+    {"waits", (getter)waiting_waits, NULL, "whether an apply or a gather waits", NULL},
+    {"gather", (getter)waiting_get_gather, (setter)waiting_set_gather,
+     "the gather that waits: its mapping, size and computed tokens; or None", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject WaitingType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "launcher.Waiting",
+    .tp_doc = "Waiting(tables, append, owner): an apply and a gather that may wait for slots.",
+    .tp_basicsize = sizeof(Waiting),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = waiting_new,
+    .tp_methods = waiting_methods,
+    .tp_members = waiting_members,
+    .tp_getset = waiting_properties,
+    .tp_traverse = (traverseproc)waiting_traverse,
+    .tp_clear = (inquiry)waiting_clear,
+    .tp_dealloc = (destructor)waiting_dealloc,
+};
+
+/* How many calls of apply there were, how many of them waited, and how many steps became one call. */
+static PyObject *deferred_counts(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_BuildValue("LLL", num_steps, num_deferred, num_fused);
+}
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *dict;
+    PyObject *method, *by_python; /* the wrapped one, and the wrapper in Python */
+    int is_batch;
+} Around;
+
+/* The state of a runner's tables, a new reference, if they need no more than that; else NULL. */
+static Waiting *waiting_of(PyObject *runner, PyObject **tables) {
+    PyObject *waiting = NULL;
+    *tables = PyObject_GetAttr(runner, names_of.block_tables);
+    if (*tables) waiting = PyObject_GetAttr(*tables, names_of.waiting);
+    if (waiting && Py_TYPE(waiting) == &WaitingType && ((Waiting *)waiting)->is_short)
+        return (Waiting *)waiting;
+    PyErr_Clear();
+    Py_XDECREF(waiting);
+    Py_CLEAR(*tables);
+    return NULL;
+}
+
+/* Ends a step or a batch, by the method of whatever class the tables have now if that may matter;
+   -1 for an error. */
+static int end_waiting(const Around *self, Waiting *waiting, PyObject *tables) {
+    int left = self->is_batch ? waiting->mapping != NULL : waits(waiting);
+    *(self->is_batch ? &waiting->in_batch : &waiting->in_step) = 0;
+    if (waiting->is_short && !left) return 0;
+    PyObject *type = (PyObject *)Py_TYPE(tables);
+    PyObject *end = PyObject_GetAttr(type, self->is_batch ? names_of.end_batch : names_of.end_step);
+    if (!end) { /* they are the engine's by now */
+        PyErr_Clear();
+        return 0;
+    }
+    PyObject *found = PyObject_CallOneArg(end, tables);
+    Py_DECREF(end);
+    Py_XDECREF(found);
+    return found ? 0 : -1;
+}
+
+static PyObject *around_call(PyObject *object, PyObject *const *args, size_t nargsf,
+                             PyObject *names) {
+    Around *self = (Around *)object;
+    PyObject *tables, *type, *value, *trace;
+    Waiting *waiting = PyVectorcall_NARGS(nargsf) ? waiting_of(args[0], &tables) : NULL;
+    if (!waiting) return PyObject_Vectorcall(self->by_python, args, nargsf, names);
+    *(self->is_batch ? &waiting->in_batch : &waiting->in_step) = 1;
+    PyObject *result = PyObject_Vectorcall(self->method, args, nargsf, names);
+    PyErr_Fetch(&type, &value, &trace);
+    if (end_waiting(self, waiting, tables))
+        Py_CLEAR(result); /* its error is the newer one, as in Python */
+    else
+        PyErr_Restore(type, value, trace), type = value = trace = NULL;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    Py_DECREF(waiting);
+    Py_DECREF(tables);
+    return result;
+}
+
+static PyObject *around_get(PyObject *self, PyObject *runner, PyObject *type) {
+    (void)type;
+    return runner && runner != Py_None ? PyMethod_New(self, runner) : Py_NewRef(self);
+}
+
+static PyObject *around_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    PyObject *method, *by_python;
+    int is_batch;
+    if (names || !PyArg_ParseTuple(args, "OOp", &method, &by_python, &is_batch) || make_names()) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "expected a method, its wrapper, and whether of batches");
+        return NULL;
+    }
+    Around *self = (Around *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    self->call = around_call;
+    self->method = Py_NewRef(method);
+    self->by_python = Py_NewRef(by_python);
+    self->is_batch = is_batch;
+    return (PyObject *)self;
+}
+
+static int around_clear(Around *self) {
+    Py_CLEAR(self->dict);
+    Py_CLEAR(self->method);
+    Py_CLEAR(self->by_python);
+    return 0;
+}
+
+static int around_traverse(Around *self, visitproc visit, void *arg) {
+    Py_VISIT(self->dict);
+    Py_VISIT(self->method);
+    Py_VISIT(self->by_python);
+    return 0;
+}
+
+static void around_dealloc(Around *self) {
+    PyObject_GC_UnTrack(self);
+    around_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyGetSetDef around_properties[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject AroundType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "launcher.Around",
+    .tp_doc = "Around(method, by_python, is_batch): a method of a runner within which its tables may\n"
+              "wait: an apply, or a gather if it is of batches. Tables with more to do there get\n"
+              "that by the other function.",
+    .tp_basicsize = sizeof(Around),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = around_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Around, call),
+    .tp_dictoffset = offsetof(Around, dict),
+    .tp_getset = around_properties,
+    .tp_descr_get = around_get,
+    .tp_traverse = (traverseproc)around_traverse,
+    .tp_clear = (inquiry)around_clear,
+    .tp_dealloc = (destructor)around_dealloc,
+};
