@@ -207,10 +207,12 @@ class EngineSession:
         ours = self._both[0].block_tables
         if self.event == PLANTED:
             variant = ours._shadow.ours._variant
+            variant._quick = None  # C would not look at the method
             variant.prepare_step = partial(self._wrong, variant, variant.prepare_step)
         elif self.event == FAILS:
             shadow = vars(ours).get("_shadow")
-            (ours if shadow is None else shadow.ours)._variant.prepare_step = self._fail
+            variant = (ours if shadow is None else shadow.ours)._variant
+            variant._quick, variant.prepare_step = None, self._fail
         elif self.event == REMOVED:
             self._happened = True
             plugin.remove()

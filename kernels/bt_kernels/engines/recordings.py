@@ -251,6 +251,11 @@ class Frame:
         """Return the number of integers that describe the operations, without their arrays."""
         return len(self._ints)
 
+    @property
+    def lists(self) -> tuple[list[int], list[Any]]:
+        """The integers and the arrays, to which others may add."""
+        return self._ints, self._arrays
+
     def append(self, row: int, ids: Sequence[Sequence[int]], overwrite: bool) -> None:
         """Add `append_block_ids`, with one sequence of ids per group."""
         self.staged, ints = True, self._ints
@@ -363,10 +368,12 @@ class Frame:
         Raises:
             struct.error, TypeError: when an integer is none of int32.
         """
-        ints, arrays = self._ints, self._arrays
+        ints, arrays = self._ints.copy(), self._arrays.copy()
         if not ints:
             return bytearray()
-        self._ints, self._arrays = [], []
+        # The lists stay the same: notes in C go there, too.
+        self._ints.clear()
+        self._arrays.clear()
         self._rows = self._computed = None
         count = len(ints)
         frame = bytearray().join(

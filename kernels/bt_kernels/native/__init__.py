@@ -36,6 +36,7 @@ class Launcher(Protocol):
     Step: type[launcher.Step]
     Calls: type[launcher.Calls]
     Waiting: type[launcher.Waiting]
+    Noting: type[launcher.Noting]
     Around: type[launcher.Around]
 
     @staticmethod
@@ -43,8 +44,16 @@ class Launcher(Protocol):
         """Write int64 words `count` times from an int32 element on."""
 
     @staticmethod
-    def deferred_counts() -> tuple[int, int, int]:
-        """Return calls of apply in this process, those that waited, and steps in one call."""
+    def counts() -> tuple[int, int, int]:
+        """Return calls of apply that C made, those that waited, and steps in one call."""
+
+    @staticmethod
+    def step_times() -> tuple[int, int, int, dict[int, int]]:
+        """Return number, sum and maximum in ns of the steps measured in C, and their buckets."""
+
+    @staticmethod
+    def forget_counts() -> None:
+        """Begin to count anew."""
 
     @staticmethod
     def lacking() -> str | None:

@@ -12,7 +12,9 @@ typedef struct {
 static struct {
     PyObject *quick, *captured, *validate, *dirty, *is_pending, *is_awaited, *views_of[2],
         *views, *slot_views, *apply, *gather, *slots, *gather_slots, *step, *append,
-        *block_tables, *waiting, *end_step, *end_batch;
+        *block_tables, *waiting, *end_step, *end_batch, *staged, *rows, *computed, *in_step, *latest,
+        *inside, *pcp_manager, *idx_mapping_np, *num_computed_tokens_np, *query_start_loc_np,
+        *req_index, *new_block_ids, *overwrite;
     PyObject *idx_mapping, *query_start_loc, *positions, *num_reqs_padded, *num_tokens_padded, *out,
         *out_ptrs, *num_computed_tokens, *slots_out;
 } names_of;
@@ -42,6 +44,19 @@ static int make_names(void) {
         {&names_of.waiting, "_waiting"},
         {&names_of.end_step, "end_step"},
         {&names_of.end_batch, "end_batch"},
+        {&names_of.staged, "staged"},
+        {&names_of.rows, "_rows"},
+        {&names_of.computed, "_computed"},
+        {&names_of.in_step, "in_step"},
+        {&names_of.latest, "latest"},
+        {&names_of.inside, "inside"},
+        {&names_of.pcp_manager, "pcp_manager"},
+        {&names_of.idx_mapping_np, "idx_mapping_np"},
+        {&names_of.num_computed_tokens_np, "num_computed_tokens_np"},
+        {&names_of.query_start_loc_np, "query_start_loc_np"},
+        {&names_of.req_index, "req_index"},
+        {&names_of.new_block_ids, "new_block_ids"},
+        {&names_of.overwrite, "overwrite"},
         {&names_of.idx_mapping, "idx_mapping"},
         {&names_of.query_start_loc, "query_start_loc"},
         {&names_of.positions, "positions"},

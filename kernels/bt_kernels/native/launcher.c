@@ -8,6 +8,7 @@
 #include "step_plan.h"
 #include "step.h"
 #include "calls.h"
+#include "noting.h"
 #include "waiting.h"
 
 /* Host memory. */
@@ -56,16 +57,20 @@ static PyMethodDef methods[] = {
     {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL,
      "repeat(view, first, count, words): writes int64 words so many times, side by side, from an\n"
      "element of an int32 view on."},
-    {"deferred_counts", deferred_counts, METH_NOARGS,
-     "deferred_counts(): in this process, calls of apply, those of them that waited, and steps that\n"
-     "became one call."},
+    {"counts", counts, METH_NOARGS,
+     "counts(): in this process, calls of apply that C made, those of them that waited, and steps\n"
+     "that became one call."},
+    {"step_times", step_times, METH_NOARGS,
+     "step_times(): number, sum and maximum in ns of the steps that C measured, and buckets as in\n"
+     "HostTimes."},
+    {"forget_counts", forget_counts, METH_NOARGS, "forget_counts(): begin to count anew."},
     {"lacking", lacking, METH_NOARGS, "lacking(): what of the CUDA driver is missing, or None."},
     {NULL, NULL, 0, NULL},
 };
 
 static int execute(PyObject *module) {
-    PyTypeObject *types[] = {&DeviceType, &LaunchType,  &StepType,
-                             &CallsType,  &WaitingType, &AroundType};
+    PyTypeObject *types[] = {&DeviceType, &LaunchType,  &StepType,  &CallsType,
+                             &NotingType, &WaitingType, &AroundType};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (PyModule_AddType(module, types[i])) return -1;
     return 0;

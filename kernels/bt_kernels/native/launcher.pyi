@@ -131,6 +131,10 @@ class Waiting:
     in_batch: bool
     applies: bool
     is_short: bool
+    times: bool
+    has_applied: bool
+    spent_ns: int
+    noting: Noting | None
     gather: tuple[torch.Tensor, int, torch.Tensor | None] | None
 
     def __new__(
@@ -169,4 +173,23 @@ class Around:
     ) -> Around: ...
     def __call__(self, *args: Any, **names: Any) -> Any: ...
 
-def deferred_counts() -> tuple[int, int, int]: ...
+@final
+class Noting:
+    """Notes of calls that C makes, where those of Python go."""
+
+    def __new__(
+        cls,
+        notes: object,
+        frame: object,
+        batches: object,
+        ints: list[int],
+        arrays: list[Any],
+        end_frame: Callable[..., None],
+        fail: Callable[[Any, Exception], None],
+        frame_steps: int,
+        /,
+    ) -> Noting: ...
+
+def counts() -> tuple[int, int, int]: ...
+def step_times() -> tuple[int, int, int, dict[int, int]]: ...
+def forget_counts() -> None: ...

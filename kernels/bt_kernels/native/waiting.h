@@ -8,12 +8,11 @@ typedef struct {
     PyObject *append; /* of the variant */
     PyObject *owner;  /* the engine's tables; weak, since they have this object */
     PyObject *mapping, *num_reqs_padded, *computed; /* of the gather that waits; NULL if none does */
-    char in_step, in_batch, applies;
+    PyObject *noting; /* where calls are noted; NULL if they are not */
+    long long spent_ns; /* of this step */
+    char in_step, in_batch, applies, times, has_applied;
     char is_short; /* 0 once the owner is another class's, whose methods do more */
 } Waiting;
-
-/* Counts of this process, which are kept when tables are gone. */
-static long long num_steps, num_deferred, num_fused;
 
 static void forget_gather(Waiting *self) {
     Py_CLEAR(self->mapping);
@@ -37,18 +36,47 @@ static PyObject *or_by_owner(Waiting *self, PyObject *result, PyObject *name,
     PyErr_Clear();
     PyObject *owner = still_there(self->owner);
     if (!owner) return NULL;
+    if (self->noting && tell_python((Noting *)self->noting)) PyErr_Clear();
     result = by_python(owner, name, args, num, names);
     Py_DECREF(owner);
     return result;
 }
 
+static uint64_t begin_time(const Waiting *self) { return self->times ? now_ns() : 0; }
+
+/* Only of calls that C makes: the owner measures its own. */
+static void end_time(Waiting *self, uint64_t began) {
+    if (self->times) self->spent_ns += (long long)(now_ns() - began);
+}
+
+/* Notes a call, if calls are noted. A note may end the recording, and so drop the object. */
+#define NOTE(WAITING, FUNCTION, ...)                                                            \
+    do {                                                                                        \
+        Noting *noting = (Noting *)Py_XNewRef((WAITING)->noting);                               \
+        PyObject *owner = noting ? still_there((WAITING)->owner) : NULL;                        \
+        if (owner) {                                                                            \
+            int failed = FUNCTION(noting, ##__VA_ARGS__);                                       \
+            tell_owner(noting, owner, failed);                                                        \
+        }                                                                                       \
+        Py_XDECREF(owner);                                                                      \
+        Py_XDECREF(noting);                                                                     \
+        PyErr_Clear();                                                                          \
+    } while (0)
+
 static PyObject *waiting_append(Waiting *self, PyObject *const *args, Py_ssize_t num,
                                 PyObject *names) {
+    PyObject *row, *ids, *overwrite;
+    const Argument wanted[] = {{names_of.req_index, &row},
+                               {names_of.new_block_ids, &ids},
+                               {names_of.overwrite, &overwrite}};
+    PyObject *result = NULL;
     /* After an apply that waits it must not come first. */
-    PyObject *result =
-        waits(self) || !self->is_short
-            ? NULL
-            : PyObject_Vectorcall(self->append, args, (size_t)num, names);
+    if (self->is_short && !waits(self) && take_arguments(wanted, 3, 3, 3, args, num, names)) {
+        uint64_t began = begin_time(self);
+        result = PyObject_Vectorcall(self->append, args, (size_t)num, names);
+        if (result) NOTE(self, add_append, row, ids, overwrite);
+        if (result) end_time(self, began);
+    }
     return or_by_owner(self, result, names_of.append, args, num, names);
 }
 
@@ -56,9 +84,12 @@ static PyObject *waiting_apply(Waiting *self, PyObject *const *args, Py_ssize_t 
                                PyObject *names) {
     if (!self->is_short || !self->in_step || waits(self) || num || names)
         return or_by_owner(self, NULL, names_of.apply, args, num, names);
-    self->applies = 1;
-    num_steps++;
-    num_deferred++;
+    uint64_t began = begin_time(self);
+    self->applies = self->has_applied = 1;
+    counted.steps++;
+    counted.deferred++;
+    NOTE(self, add_apply);
+    end_time(self, began);
     Py_RETURN_NONE;
 }
 
@@ -66,14 +97,20 @@ static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t
                                 PyObject *names) {
     Given given = {0};
     PyObject *result = NULL;
-    if (self->is_short && self->in_batch && !self->mapping && take_gather(&given, args, num, names) &&
-        given.out == Py_None && given.pointers == Py_None) {
+    if (self->is_short && self->in_batch && !self->mapping &&
+        take_gather(&given, args, num, names) && given.out == Py_None &&
+        given.pointers == Py_None) {
+        uint64_t began = begin_time(self);
         Step *step = step_of(self->tables, WHOLE);
         long long size;
         if (step && take_size(given.num_reqs_padded, &size))
             result = views_of(self->tables, step, TABLE_VIEWS, given.num_reqs_padded);
         Py_XDECREF(step);
-        if (result) note_gather(self, given.mapping, given.num_reqs_padded, given.computed);
+        if (result) {
+            note_gather(self, given.mapping, given.num_reqs_padded, given.computed);
+            NOTE(self, add_gather, given.mapping, given.num_reqs_padded, given.computed);
+            end_time(self, began);
+        }
     }
     return or_by_owner(self, result, names_of.gather, args, num, names);
 }
@@ -82,6 +119,7 @@ static PyObject *waiting_slots(Waiting *self, PyObject *const *args, Py_ssize_t 
                                PyObject *names) {
     Given given = {0};
     PyObject *both = NULL, *slots = NULL;
+    uint64_t began = begin_time(self);
     if (self->is_short && self->mapping && self->applies && take_slots(&given, args, num, names) &&
         given.slots_out == Py_None && given.mapping == self->mapping) {
         given.num_reqs_padded = self->num_reqs_padded;
@@ -90,11 +128,13 @@ static PyObject *waiting_slots(Waiting *self, PyObject *const *args, Py_ssize_t 
         both = operate(self->tables, WHOLE, &given);
     }
     if (both) {
-        num_fused++;
+        counted.fused++;
         self->applies = 0;
+        NOTE(self, add_slots, &given);
         forget_gather(self);
         slots = Py_NewRef(PyTuple_GET_ITEM(both, 1));
         Py_DECREF(both);
+        end_time(self, began);
     }
     return or_by_owner(self, slots, names_of.slots, args, num, names);
 }
@@ -151,6 +191,7 @@ static int waiting_clear(Waiting *self) {
     Py_CLEAR(self->tables);
     Py_CLEAR(self->append);
     Py_CLEAR(self->owner);
+    Py_CLEAR(self->noting);
     forget_gather(self);
     return 0;
 }
@@ -159,6 +200,7 @@ static int waiting_traverse(Waiting *self, visitproc visit, void *arg) {
     Py_VISIT(self->tables);
     Py_VISIT(self->append);
     Py_VISIT(self->owner);
+    Py_VISIT(self->noting);
     Py_VISIT(self->mapping);
     Py_VISIT(self->computed);
     return 0;
@@ -184,11 +226,32 @@ static PyMemberDef waiting_members[] = {
     {"in_step", T_BOOL, offsetof(Waiting, in_step), 0, "whether an apply may wait"},
     {"in_batch", T_BOOL, offsetof(Waiting, in_batch), 0, "whether a gather may wait"},
     {"applies", T_BOOL, offsetof(Waiting, applies), 0, "whether an apply waits"},
+    {"times", T_BOOL, offsetof(Waiting, times), 0, "whether calls are measured"},
+    {"has_applied", T_BOOL, offsetof(Waiting, has_applied), 0, "whether this step had an apply"},
+    {"spent_ns", T_LONGLONG, offsetof(Waiting, spent_ns), 0, "time of this step's calls"},
     {"is_short", T_BOOL, offsetof(Waiting, is_short), 0, "whether `Around` need not call the owner"},
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyObject *waiting_get_noting(Waiting *self, void *unused) {
+    (void)unused;
+    return Py_NewRef(self->noting ? self->noting : Py_None);
+}
+
+static int waiting_set_noting(Waiting *self, PyObject *value, void *unused) {
+    (void)unused;
+    if (value && value != Py_None && Py_TYPE(value) != &NotingType) {
+        PyErr_SetString(PyExc_TypeError, "expected a Noting or None");
+        return -1;
+    }
+    if (self->noting && tell_python((Noting *)self->noting)) return -1;
+    Py_XSETREF(self->noting, value && value != Py_None ? Py_NewRef(value) : NULL);
+    return 0;
+}
+
 static PyGetSetDef waiting_properties[] = {
+    {"noting", (getter)waiting_get_noting, (setter)waiting_set_noting,
+     "where calls that C makes are noted, or None", NULL},
     {"waits", (getter)waiting_waits, NULL, "whether an apply or a gather waits", NULL},
     {"gather", (getter)waiting_get_gather, (setter)waiting_set_gather,
      "the gather that waits: its mapping, size and computed tokens; or None", NULL},
@@ -209,12 +272,6 @@ static PyTypeObject WaitingType = {
     .tp_clear = (inquiry)waiting_clear,
     .tp_dealloc = (destructor)waiting_dealloc,
 };
-
-/* How many calls of apply there were, how many of them waited, and how many steps became one call. */
-static PyObject *deferred_counts(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
-    return Py_BuildValue("LLL", num_steps, num_deferred, num_fused);
-}
 
 typedef struct {
     PyObject_HEAD
@@ -237,12 +294,31 @@ static Waiting *waiting_of(PyObject *runner, PyObject **tables) {
     return NULL;
 }
 
+static void begin_waiting(const Around *self, Waiting *waiting, PyObject *const *args,
+                          Py_ssize_t num) {
+    *(self->is_batch ? &waiting->in_batch : &waiting->in_step) = 1;
+    if (self->is_batch) {
+        NOTE(waiting, add_begin_batch, args[0], num > 1 ? args[1] : NULL);
+        return;
+    }
+    if (waiting->times && waiting->has_applied) count_step(waiting->spent_ns);
+    waiting->has_applied = 0;
+    waiting->spent_ns = 0;
+    NOTE(waiting, add_begin_step);
+}
+
 /* Ends a step or a batch, by the method of whatever class the tables have now if that may matter;
    -1 for an error. */
 static int end_waiting(const Around *self, Waiting *waiting, PyObject *tables) {
     int left = self->is_batch ? waiting->mapping != NULL : waits(waiting);
     *(self->is_batch ? &waiting->in_batch : &waiting->in_step) = 0;
-    if (waiting->is_short && !left) return 0;
+    if (waiting->is_short && !left) {
+        if (self->is_batch)
+            NOTE(waiting, add_end_batch);
+        else
+            NOTE(waiting, add_end_step, owner);
+        return 0;
+    }
     PyObject *type = (PyObject *)Py_TYPE(tables);
     PyObject *end = PyObject_GetAttr(type, self->is_batch ? names_of.end_batch : names_of.end_step);
     if (!end) { /* they are the engine's by now */
@@ -261,7 +337,7 @@ static PyObject *around_call(PyObject *object, PyObject *const *args, size_t nar
     PyObject *tables, *type, *value, *trace;
     Waiting *waiting = PyVectorcall_NARGS(nargsf) ? waiting_of(args[0], &tables) : NULL;
     if (!waiting) return PyObject_Vectorcall(self->by_python, args, nargsf, names);
-    *(self->is_batch ? &waiting->in_batch : &waiting->in_step) = 1;
+    begin_waiting(self, waiting, args, PyVectorcall_NARGS(nargsf));
     PyObject *result = PyObject_Vectorcall(self->method, args, nargsf, names);
     PyErr_Fetch(&type, &value, &trace);
     if (end_waiting(self, waiting, tables))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,7 +49,7 @@ HOST_TIMES = HostTimes()
 
 _PRINTING: set[int] = set()
 _PLACES: list[tuple[_Place, int]] = []
-_IN_C: list[tuple[Callable[[], tuple[int, int, int]], tuple[int, int, int]]] = []
+_IN_C: list[_Launcher] = []
 
 
 class _Place(Protocol):
@@ -60,10 +59,19 @@ class _Place(Protocol):
     def launches(self) -> int: ...
 
 
-def count_in_c(counts: Callable[[], tuple[int, int, int]]) -> None:
-    """Count calls that C makes from now on, if that has not begun: `launcher.deferred_counts`."""
-    if not _IN_C:
-        _IN_C.append((counts, counts()))
+class _Launcher(Protocol):
+    """`bt_kernels.native.Launcher`, likewise."""
+
+    def counts(self) -> tuple[int, int, int]: ...
+    def step_times(self) -> tuple[int, int, int, dict[int, int]]: ...
+    def forget_counts(self) -> None: ...
+
+
+def count_in_c(launcher: _Launcher) -> None:
+    """Count the calls that C makes, too, from the first tables on."""
+    if launcher not in _IN_C:
+        launcher.forget_counts()
+        _IN_C.append(launcher)
 
 
 def count_launches(place: _Place) -> None:
@@ -78,8 +86,11 @@ def counters() -> dict[str, Any]:
     `host_time_us`, as `HostTimes.summary` returns it.
     """
     steps = deferred = fused = 0
-    for counts, before in _IN_C:
-        steps, deferred, fused = (now - then for now, then in zip(counts(), before, strict=True))
+    times = HostTimes()
+    times.merge(HOST_TIMES)
+    for launcher in _IN_C:
+        steps, deferred, fused = launcher.counts()
+        times.add_all(*launcher.step_times())
     return vars(COUNTS) | {
         "steps": COUNTS.steps + steps,
         "deferred": COUNTS.deferred + deferred,
@@ -87,7 +98,7 @@ def counters() -> dict[str, Any]:
         "settled": dict(COUNTS.settled),
         "calls": dict(COUNTS.calls + Counter(prepare_step=fused)),
         "launches": sum(place.launches - before for place, before in _PLACES),
-        "host_time_us": HOST_TIMES.summary(),
+        "host_time_us": times.summary(),
     }
 
 
@@ -96,7 +107,8 @@ def reset() -> None:
     vars(COUNTS).update(vars(Counts()))
     HOST_TIMES.clear()
     _PLACES[:] = [(place, place.launches) for place, _ in _PLACES]
-    _IN_C[:] = [(counts, counts()) for counts, _ in _IN_C]
+    for launcher in _IN_C:
+        launcher.forget_counts()
 
 
 def print_at_exit() -> None:

@@ -17,6 +17,7 @@ import torch
 from bt_kernels import native
 from bt_kernels.engines.plugin.counting import COUNTS, count_in_c
 from bt_kernels.engines.plugin.messages import describe, warn_once
+from bt_kernels.engines.plugin.noting import BATCHES
 from bt_kernels.engines.vllm import BlockTables, SourceTable
 
 _Ids = Sequence[Sequence[int]]
@@ -32,9 +33,12 @@ class Waiting:
         applies: whether an apply waits.
         gather: the arguments of a gather that waits.
         is_short: whether calls are made in C.
+        has_applied: whether there was an apply in this step, where calls are measured.
+        spent_ns: the time of the calls of this step, likewise.
     """
 
-    in_step = in_batch = applies = is_short = False
+    in_step = in_batch = applies = is_short = has_applied = False
+    spent_ns = 0
     gather: _Gather | None = None
 
     @property
@@ -118,7 +122,7 @@ class DeferringTables(BlockTables):
         launcher = native.load("launcher")
         if launcher is not None:
             self._waiting = launcher.Waiting(self._variant, self._variant.append_block_ids, self)
-            count_in_c(launcher.deferred_counts)
+            count_in_c(launcher)
         self.find_short_ways()
 
     def take_over(self, tables: Any, theirs: type[Any]) -> None:
@@ -157,14 +161,26 @@ class DeferringTables(BlockTables):
         return new_block_ids
 
     def find_short_ways(self) -> None:
-        """Have an engine's calls made in C if the object's class adds nothing to them.
+        """Have an engine's calls made in C if the object's class adds nothing to them but notes.
 
         To be called whenever it has become one of another class.
         """
         waiting = self._waiting
         if isinstance(waiting, Waiting):  # no compiler
             return
-        kind = type(self)
+        kind: type[Any] = type(self)
+        launcher = native.load("launcher")
+        waiting.noting, waiting.times = None, False
+        if "_bt_kernels_records" in vars(kind) and launcher is not None:
+            notes, end_frame, fail = kind._bt_kernels_records
+            frame = notes.frame
+            waiting.noting = launcher.Noting(
+                *(notes, frame, BATCHES, *frame.lists, end_frame, fail, notes.frame_steps)
+            )
+            kind = kind.__bases__[0]
+        if "_bt_kernels_measures" in vars(kind):
+            waiting.times = True
+            kind = vars(kind)["_bt_kernels_measures"]
         is_short = all(getattr(kind, name) is method for name, method in _WRAPPED.items())
         waiting.is_short = is_short
         for name in _IN_C:

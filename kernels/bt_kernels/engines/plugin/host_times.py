@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 _PER_OCTAVE = 16  # so that a quantile is at most 4.4 % too high
 
@@ -25,6 +26,17 @@ class HostTimes:
         self.total_ns += duration_ns
         self.max_ns = max(self.max_ns, duration_ns)
         self._buckets[math.ceil(_PER_OCTAVE * math.log2(max(duration_ns, 1)))] += 1
+
+    def add_all(self, steps: int, total_ns: int, max_ns: int, buckets: Mapping[int, int]) -> None:
+        """Add steps that were counted elsewhere: in C, `launcher.step_times`."""
+        self.steps += steps
+        self.total_ns += total_ns
+        self.max_ns = max(self.max_ns, max_ns)
+        self._buckets.update(buckets)
+
+    def merge(self, others: HostTimes) -> None:
+        """Add the steps of another object."""
+        self.add_all(others.steps, others.total_ns, others.max_ns, others._buckets)
 
     def summary(self) -> dict[str, float]:
         """Return `steps`, and in µs `mean`, `p50`, `p99` and `max`; empty without any step."""

@@ -27,11 +27,15 @@ class _Batches:
 
 
 # An object, since setting attributes of a class takes long.
-_BATCHES = _Batches()
+BATCHES = _Batches()
 
 
 class Notes:
     """Calls on one object, collected in a frame.
+
+    Attributes:
+        in_step: is true within `execute_model`.
+        frame_steps: steps after which they may become a frame.
 
     Args:
         may_wait: returns whether the GPU may be waited for now; all values are its own then. The
@@ -39,19 +43,20 @@ class Notes:
             too. Values that are on the GPU alone are left out.
     """
 
-    def __init__(self, may_wait: Callable[[], bool] | None = None) -> None:
+    def __init__(self, may_wait: Callable[[], bool] | None = None, *, frame_steps: int = 1) -> None:
         self.frame, self._may_wait = Frame(), may_wait
+        self.in_step, self.frame_steps = False, frame_steps
 
     def begin_batch(self, runner: Any = None, batch: Any = None) -> None:
         """Take a batch's host arrays for the calls with its mapping."""
-        _BATCHES.latest, _BATCHES.inside = _known(batch), True
+        BATCHES.latest, BATCHES.inside = _known(batch), True
         manager = getattr(runner, "pcp_manager", None)
         if manager is not None:
-            _BATCHES.latest += _known(getattr(manager, "_global_batch", None))
+            BATCHES.latest += _known(getattr(manager, "_global_batch", None))
 
     def end_batch(self) -> None:
         """Take only the rows from now on, since drafts have other positions."""
-        _BATCHES.inside = False
+        BATCHES.inside = False
 
     def gather(
         self,
@@ -99,9 +104,9 @@ class Notes:
     def _of_batch(self, mapping: Any) -> _Known:
         """Return the host arrays of the batch with this mapping; `None` for unknown ones."""
         if self._may_wait is None:
-            for known in _BATCHES.latest:
+            for known in BATCHES.latest:
                 if known[0] is mapping:
-                    return known if _BATCHES.inside else (mapping, known[1], None, None)
+                    return known if BATCHES.inside else (mapping, known[1], None, None)
         return mapping, self._host(mapping), None, None
 
     def _host(self, tensor: Any) -> _Host | None:
@@ -125,7 +130,7 @@ def _known(batch: Any) -> tuple[_Known, ...]:
 
 def forget_batches() -> None:
     """Keep no batch any more."""
-    _BATCHES.latest, _BATCHES.inside = (), False
+    BATCHES.latest, BATCHES.inside = (), False
 
 
 def _firsts(starts: _Host, places: _Host | None) -> tuple[_Host | None, _Host | None]:

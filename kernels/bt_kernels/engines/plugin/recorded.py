@@ -18,7 +18,7 @@ _OUTSIDE = 2**12
 def recorded(
     kind: type[Any],
     notes: Notes,
-    end_frame: Callable[[Any], None],
+    end_frame: Callable[..., None],
     fail: Callable[[Any, Exception], None],
 ) -> type[Any]:
     """Return a class derived from `kind` whose calls are noted once they have returned.
@@ -27,10 +27,11 @@ def recorded(
         kind: a class of block tables.
         notes: where calls are noted.
         end_frame: called with the object after each step, and after many calls outside of steps.
+            Where C makes the calls and notes, it is called after several steps, with their number.
         fail: called with the object and the reason when a call cannot be noted.
     """
     # Not by `super()` or attributes, which take longer than a note.
-    frame, in_step = notes.frame, False
+    frame = notes.frame
     note_append, note_gather, note_slots = frame.append, notes.gather, notes.slots
     note_batch, note_end_batch = notes.begin_batch, notes.end_batch
     note_apply, note_begin, note_end = frame.apply, frame.begin_step, frame.end_step
@@ -47,7 +48,7 @@ def recorded(
     )
 
     class Recorded(kind):  # type: ignore[misc]
-        _bt_kernels_records = True
+        _bt_kernels_records = notes, end_frame, fail
 
         def append_block_ids(
             self, req_index: int, new_block_ids: Sequence[Sequence[int]], overwrite: bool
@@ -61,7 +62,7 @@ def recorded(
         def apply_staged_writes(self) -> None:
             apply(self)
             note_apply()
-            if not in_step and len(frame) > _OUTSIDE:
+            if not notes.in_step and len(frame) > _OUTSIDE:
                 end_frame(self)
 
         def gather_block_tables(
@@ -107,15 +108,13 @@ def recorded(
             return found
 
         def begin_step(self, *args: Any) -> None:
-            nonlocal in_step
             begin_step(self, *args)
-            in_step = True
+            notes.in_step = True
             note_begin()
 
         def end_step(self) -> None:
-            nonlocal in_step
             end_step(self)
-            in_step = False
+            notes.in_step = False
             note_end()
             end_frame(self)
 

@@ -66,7 +66,7 @@ class Recorder:
     """
 
     def __init__(self, file: CallFile, tables: Any) -> None:
-        self._file, self._notes = file, Notes()
+        self._file, self._notes = file, Notes(frame_steps=_FRAME_STEPS)
         self._copies = SnapshotCopies(tables)
         self._copies_wait = False
         self._frames: list[bytearray] = []
@@ -113,9 +113,9 @@ class Recorder:
         except Exception as error:
             self._warn(error)
 
-    def _end_frame(self, tables: Any) -> None:
+    def _end_frame(self, tables: Any, num_steps: int = 1) -> None:
         """Write the calls since the last frame, if there are many or it was long ago."""
-        self._num_steps += 1
+        self._num_steps += num_steps
         now = monotonic()
         if self._num_steps < _FRAME_STEPS and now - self._written_at < _WRITE_SECONDS:
             return

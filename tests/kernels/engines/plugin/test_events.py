@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
+from support.in_c import plant
 from support.plugin_steps import WHEELS, same
 from support.vllm_readers import PERSISTENT, READERS, REPLACES, drafts
 from support.vllm_releases import is_fetched
@@ -117,7 +118,7 @@ class Events:
         def failing(*_, **__):
             raise ValueError("planted")
 
-        setattr(variant, name, failing)
+        plant(variant, name, failing)
 
     def plant(self, tables):
         shadow, variant = self.variant(tables)

@@ -13,6 +13,7 @@ import torch
 from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, ON_GPU, Scheduler, layout_of
 from engine_steps.package import engine_package
 from engine_steps.session import KINDS, DraftGraph, EngineSession, plugged
+from support.in_c import plant
 from support.vllm_runner import RELEASE, Step
 
 from bt_kernels.engines import plugin
@@ -80,7 +81,7 @@ def work(module, rank, found):
     both = pair(module, layout)
     for number in range(4):
         if (rank, number) == (1, 2):
-            both[0].block_tables._variant.prepare_step = None
+            plant(both[0].block_tables._variant, "prepare_step", None)
         make_both(both, Step(scheduler.schedule()))
     buffers = [buffer.tolist() for buffer in both[0].buffers()]
     is_ours = type(both[0].block_tables) is DeferringTables

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support import vllm_runner
+from support.in_c import plant
 from support.plugin_steps import KINDS, WHEELS, drawn, play, runners
 from support.recorded_calls import replay, tables_for
 from support.vllm_runner import RELEASE, InputBatch, Step, imported_from, write_package
@@ -136,7 +137,7 @@ def test_after_a_failure_calls_are_recorded_once(vllm, tmp_path, monkeypatch, op
     both = runners(vllm, layout, "on", monkeypatch)
     play(both, scheduler, rng, 3, {"step": 1})
     tables = both[0].block_tables
-    monkeypatch.setattr(tables._variant, operation, None)
+    plant(tables._variant, operation, None)
     play(both, scheduler, rng, 2, {"no tokens": 1})
     play(both, scheduler, rng, 4, {"step": 1})
     assert plugin.counters()["failures"] == 1
@@ -326,12 +327,12 @@ def full_disk():
 def test_after_a_fault_recording_stops_with_one_warning(
     vllm, tmp_path, monkeypatch, caplog, fault, mode
 ):
-    expected, plant = FAULTS[fault]
+    expected, break_file = FAULTS[fault]
     monkeypatch.setattr(recording, "_FRAME_STEPS", 1)
     layout, scheduler, rng = drawn(1)
     both = runners(vllm, layout, mode, monkeypatch)
     play(both, scheduler, rng, 2)
-    plant(both[0].block_tables._recorder._file)
+    break_file(both[0].block_tables._recorder._file)
     with caplog.at_level(logging.WARNING):
         play(both, scheduler, rng, 4)
     (record,) = caplog.records

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
+from support.in_c import plant
 from support.vllm_releases import is_fetched
 from support.vllm_runner import GPU, Step, imported_from, write_package
 
@@ -175,7 +176,7 @@ def test_shadow_mode_finds_no_difference_and_ends(vllm, monkeypatch):
 def test_after_a_failure_vllms_class_goes_on(vllm, monkeypatch, operation):
     pair = Pair(vllm, "on", monkeypatch, 5)
     pair.play(4)
-    monkeypatch.setattr(pair.tables._variant, operation, None)
+    plant(pair.tables._variant, operation, None)
     pair.play(8)
     assert type(pair.tables) is type(pair.runners[1].block_tables)
     assert plugin.counters()["failures"] == 1

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.in_c import plant
 from support.plugin_steps import drawn, play, runners
 from support.recorded_calls import replay, tables_for
 from support.vllm_runner import imported_from, write_package
@@ -49,7 +50,7 @@ def find_difference(vllm, monkeypatch, caplog, operation, buffer="slot_mappings"
         PLACES[buffer](variant)[-1, 1] ^= 4
         return found
 
-    monkeypatch.setattr(variant, operation, wrong)
+    plant(variant, operation, wrong)
     with caplog.at_level(logging.WARNING):
         play(both, scheduler, rng, 6, kinds or {"step": 1})
     (record,) = caplog.records

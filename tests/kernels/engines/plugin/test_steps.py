@@ -12,6 +12,7 @@ import os
 import pytest
 import torch
 from beside.draw import NO_GROUPS
+from support.in_c import plant
 from support.plugin_steps import WHEELS, drawn, play, runners, same
 from support.vllm_readers import READERS, drafts
 from support.vllm_runner import RELEASE, Step, imported_from, write_package
@@ -160,7 +161,7 @@ def test_two_instances_do_not_disturb_each_other(vllm, monkeypatch, caplog):
         for both, scheduler, rng in pairs:
             play(both, scheduler, rng, 2)
         if number == 4:
-            monkeypatch.setattr(pairs[0][0][0].block_tables._variant, "prepare_step", None)
+            plant(pairs[0][0][0].block_tables._variant, "prepare_step", None)
     target, drafter = (both[0].block_tables for both, _, _ in pairs)
     assert type(target) is not DeferringTables
     assert type(drafter) is DeferringTables
@@ -189,7 +190,7 @@ def test_after_a_failure_vllms_class_goes_on(vllm, monkeypatch, caplog, operatio
     def fail(*_, **__):
         raise ValueError("planted")
 
-    monkeypatch.setattr(tables._variant, operation, fail)
+    plant(tables._variant, operation, fail)
     with caplog.at_level(logging.WARNING):
         play(both, scheduler, rng, 30)
     assert type(tables) is type(both[1].block_tables)
@@ -255,7 +256,7 @@ def test_shadow_mode_finds_a_planted_bit_and_results_stay_right(vllm, monkeypatc
         target[-1, 1] ^= 4
         return found
 
-    monkeypatch.setattr(variant, "prepare_step", wrong)
+    plant(variant, "prepare_step", wrong)
     with caplog.at_level(logging.WARNING):
         play(both, scheduler, rng, 20)
     (record,) = caplog.records
@@ -270,7 +271,7 @@ def test_a_failure_in_shadow_mode_leaves_vllms_class(vllm, monkeypatch, caplog):
     layout, scheduler, rng = drawn(0)
     both = runners(vllm, layout, "shadow", monkeypatch)
     tables = both[0].block_tables
-    monkeypatch.setattr(tables._shadow.ours._variant, "prepare_step", None)
+    plant(tables._shadow.ours._variant, "prepare_step", None)
     with caplog.at_level(logging.WARNING):
         play(both, scheduler, rng, 10)
     assert type(tables) is type(both[1].block_tables)
@@ -347,7 +348,7 @@ def test_vllms_class_goes_on_after_the_end_of_shadow_mode(vllm, monkeypatch, cau
         plugin.remove()
     else:
         tables = ours if later >= 0 else ours._shadow.ours
-        monkeypatch.setattr(tables._variant, "prepare_step", None)
+        plant(tables._variant, "prepare_step", None)
     play(both, scheduler, rng, 8)
     assert type(ours) is type(theirs)
 
@@ -402,7 +403,7 @@ def test_an_apply_between_gather_and_slots_comes_after_the_gather(vllm, monkeypa
 def test_a_read_whose_settling_fails_gets_vllms(vllm, monkeypatch, name):
     layout, scheduler, rng = drawn(1)
     both = runners(vllm, layout, "on", monkeypatch)
-    monkeypatch.setattr(both[0].block_tables._variant, "apply_staged_writes", None)
+    plant(both[0].block_tables._variant, "apply_staged_writes", None)
     play(both, scheduler, rng, 2, {"step": 1}, after_apply=READERS[name])
     assert type(both[0].block_tables) is type(both[1].block_tables)
 
