@@ -196,13 +196,13 @@ def test_the_patched_runner_makes_the_same_steps(tmp_path, source, seed):
     assert counts["one launch"] == 24
 
 
-def make_sampler():
+def make_sampler(device):
     from vllm.v1.worker.gpu.sample.sampler import Sampler
     from vllm.v1.worker.gpu.states import RequestState
 
-    states = RequestState(4, 32, 16, 1, 64, torch.device("cpu"))
+    states = RequestState(4, 32, 16, 1, 64, device)
     config = SimpleNamespace(reasoning_config=None)
-    return Sampler(config, 4, 64, torch.device("cpu"), states, enable_trace_replay=True)
+    return Sampler(config, 4, 64, device, states, enable_trace_replay=True)
 
 
 def pools(sampler):
@@ -221,11 +221,12 @@ def pools(sampler):
     }
 
 
-def test_the_patched_sampler_flushes_the_same(tmp_path, source):
+def test_the_patched_sampler_flushes_the_same(device, tmp_path, source):
+    device = torch.device(device)
     with imported_from(patched(source, tmp_path)):
-        new = make_sampler()
+        new = make_sampler(device)
     with imported_from(source):
-        skipped = flush_both(make_sampler(), new, np.random.default_rng(55))
+        skipped = flush_both(make_sampler(device), new, np.random.default_rng(55))
     assert skipped > 15
 
 
