@@ -166,16 +166,19 @@ def _runner_class() -> type[Any]:
 
 
 class _OneCallRunner:
-    """Makes a step by `prepare_step`."""
+    """Makes a step by `prepare_step`, in methods like those of the other runners."""
 
     def __init__(self, tables: Any) -> None:
         self.block_tables = tables
 
     def execute_model(self, step: Any) -> None:
-        tables, batch = self.block_tables, step.batch
+        tables = self.block_tables
         for row, block_ids, overwrite in step.appends:
             tables.append_block_ids(row, block_ids, overwrite=overwrite)
-        tables.prepare_step(
+        self.prepare_attn(step.batch)
+
+    def prepare_attn(self, batch: Any) -> None:
+        self.block_tables.prepare_step(
             batch.idx_mapping,
             batch.query_start_loc,
             batch.positions,

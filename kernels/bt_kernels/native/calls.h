@@ -213,15 +213,13 @@ static PyObject *result_of(PyObject *tables, Step *step, int part, const Given *
     return both;
 }
 
-/* Makes a step, or a part of one, with arguments that were taken. Returns what the operation
+/* Makes a step, or a part of one, with arguments that were taken. Returns what the part `asked` of it
    returns; NULL without an error where Python code has to handle it. */
-static PyObject *operate(PyObject *tables, int part, Given *given) {
+static PyObject *operate_by(PyObject *tables, Step *step, int part, Given *given, int asked) {
     int gathers = part == GATHER || part == GATHER_SLOTS || part == WHOLE;
     PyObject *result = NULL, *dirty = NULL;
-    Step *step = step_of(tables, part);
-    if (!step) return NULL;
     if (gathers && !(given->num_dirty_rows = dirty = PyObject_GetAttr(tables, names_of.dirty)))
-        goto end;
+        return NULL;
     Plan plan = {0};
     int done = part == APPLY && !PyObject_IsTrue(step->staged)
                    ? 1
@@ -231,10 +229,15 @@ static PyObject *operate(PyObject *tables, int part, Given *given) {
         if (!num_reqs || PyObject_SetAttr(tables, names_of.dirty, num_reqs)) done = -1;
         Py_XDECREF(num_reqs);
     }
-    if (done == 1) result = result_of(tables, step, part, given);
-end:
+    if (done == 1) result = result_of(tables, step, asked, given);
     Py_XDECREF(dirty);
-    Py_DECREF(step);
+    return result;
+}
+
+static PyObject *operate(PyObject *tables, int part, Given *given) {
+    Step *step = step_of(tables, part);
+    PyObject *result = step ? operate_by(tables, step, part, given, part) : NULL;
+    Py_XDECREF(step);
     return result;
 }
 
@@ -290,11 +293,10 @@ OPERATION(calls_gather_slots, GATHER_SLOTS, take_both, names_of.gather_slots)
 OPERATION(calls_step, WHOLE, take_both, names_of.step)
 
 static PyObject *calls_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"tables", NULL};
     PyObject *tables;
-    if (names || !PyArg_ParseTuple(args, "O", &tables) || make_names()) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected the tables alone");
+    if (!PyArg_ParseTupleAndKeywords(args, names, "O", keywords, &tables) || make_names())
         return NULL;
-    }
     Calls *self = (Calls *)type->tp_alloc(type, 0);
     if (self && !(self->tables = PyWeakref_NewRef(tables, NULL))) Py_CLEAR(self);
     return (PyObject *)self;

@@ -78,7 +78,7 @@ class Step:
 class Calls:
     """Has the operations of tables, with their arguments; see `BlockTableOperations`."""
 
-    def __new__(cls, tables: object, /) -> Calls: ...
+    def __new__(cls, tables: object) -> Calls: ...
     def apply_staged_writes(self) -> None: ...
     def gather_block_tables(
         self,
@@ -137,9 +137,7 @@ class Waiting:
     noting: Noting | None
     gather: tuple[torch.Tensor, int, torch.Tensor | None] | None
 
-    def __new__(
-        cls, tables: object, append: Callable[..., object], owner: object, /
-    ) -> Waiting: ...
+    def __new__(cls, tables: object, append: Callable[..., object], owner: object) -> Waiting: ...
     @property
     def waits(self) -> bool: ...
     def belong_to(self, owner: object, /) -> None: ...
@@ -169,7 +167,7 @@ class Around:
     """A method of a runner within which its tables may wait."""
 
     def __new__(
-        cls, method: Callable[..., Any], by_python: Callable[..., Any], is_batch: bool, /
+        cls, method: Callable[..., Any], by_python: Callable[..., Any], is_batch: bool
     ) -> Around: ...
     def __call__(self, *args: Any, **names: Any) -> Any: ...
 
@@ -187,7 +185,6 @@ class Noting:
         end_frame: Callable[..., None],
         fail: Callable[[Any, Exception], None],
         frame_steps: int,
-        /,
     ) -> Noting: ...
 
 def counts() -> tuple[int, int, int]: ...

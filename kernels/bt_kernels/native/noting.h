@@ -19,7 +19,8 @@ typedef struct {
     PyObject *end_frame, *fail;
     PyObject *known; /* of the runner's latest batch; or NULL */
     char inside;     /* whether the runner is in it */
-    char masks;      /* whether its gather had computed tokens */
+    char gathered;   /* whether its gather is noted here */
+    char masks;      /* whether that had computed tokens */
     /* What the objects in Python do not know yet; see `tell_python`. */
     char has_batch, has_gather, has_staged, staged, in_step, told_in_step;
     long long num_steps, frame_steps; /* since the last frame, and after which there is one */
@@ -36,6 +37,35 @@ static int add_int(Noting *self, long value) {
     PyObject *number = PyLong_FromLong(value);
     int failed = !number || PyList_Append(self->ints, number);
     Py_XDECREF(number);
+    return failed ? -1 : 0;
+}
+
+static int tell(PyObject *object, PyObject *name, int value) {
+    return PyObject_SetAttr(object, name, value ? Py_True : Py_False);
+}
+
+/* Tells the objects in Python what notes of Python need: not earlier, since that takes as long as the
+   notes. -1 for an error. */
+static int tell_python(Noting *self) {
+    int failed = 0;
+    if (self->has_staged) failed |= tell(self->frame, names_of.staged, self->staged);
+    if (self->has_gather) {
+        int position = self->masks ? COMPUTED_OF : -1;
+        PyObject *computed = position < 0 ? Py_None : PyTuple_GET_ITEM(self->known, position);
+        failed |= PyObject_SetAttr(self->frame, names_of.rows,
+                                   PyTuple_GET_ITEM(self->known, ROWS_OF)) |
+                  PyObject_SetAttr(self->frame, names_of.computed, computed);
+    }
+    if (self->has_batch) {
+        PyObject *latest = PyTuple_Pack(1, self->known);
+        failed |= !latest || PyObject_SetAttr(self->batches, names_of.latest, latest);
+        failed |= tell(self->batches, names_of.inside, self->inside);
+        Py_XDECREF(latest);
+    }
+    if (self->in_step != self->told_in_step)
+        failed |= tell(self->notes, names_of.in_step, self->in_step);
+    self->told_in_step = self->in_step;
+    self->has_staged = self->has_gather = self->has_batch = 0;
     return failed ? -1 : 0;
 }
 
@@ -85,7 +115,10 @@ static int is_known(const Noting *self, PyObject *mapping) {
 }
 
 static int add_gather(Noting *self, PyObject *mapping, PyObject *padded, PyObject *computed) {
-    if (!is_known(self, mapping))
+    int lacks = is_known(self, mapping) && computed != Py_None &&
+                PyTuple_GET_ITEM(self->known, COMPUTED_OF) == Py_None;
+    if (lacks && tell_python(self)) return -1;
+    if (lacks || !is_known(self, mapping))
         return done_by(PyObject_CallMethod(self->notes, "gather", "OOOO", mapping, padded, Py_None,
                                            computed));
     PyObject *rows = PyTuple_GET_ITEM(self->known, ROWS_OF);
@@ -96,7 +129,7 @@ static int add_gather(Noting *self, PyObject *mapping, PyObject *padded, PyObjec
                               PyObject_SetAttr(self->frame, names_of.computed, Py_None)))
         return -1;
     self->masks = computed != Py_None;
-    self->has_gather = 1;
+    self->has_gather = self->gathered = 1;
     long flags = NOTED_ROWS | (self->masks ? NOTED_MASKS | NOTED_COMPUTED : 0);
     return PyList_Append(self->arrays, rows) ||
                    (self->masks &&
@@ -108,49 +141,21 @@ static int add_gather(Noting *self, PyObject *mapping, PyObject *padded, PyObjec
 
 /* After `add_gather` with the same mapping. */
 static int add_slots(Noting *self, const Given *given) {
-    if (!is_known(self, given->mapping))
+    if (!is_known(self, given->mapping) || !self->gathered)
         return done_by(PyObject_CallMethod(self->notes, "slots", "OOOOO", given->mapping,
                                            given->starts, given->positions,
                                            given->num_tokens_padded, Py_None));
     PyObject *rows = PyTuple_GET_ITEM(self->known, ROWS_OF);
-    long flags = NOTED_SAME_ROWS | NOTED_STARTS |
-                 (self->masks ? NOTED_COMPUTED_FIRSTS : NOTED_FIRSTS);
+    PyObject *firsts = PyTuple_GET_ITEM(self->known, COMPUTED_OF);
+    int has_firsts = firsts != Py_None && !self->masks;
+    long flags = NOTED_SAME_ROWS | NOTED_STARTS | (self->masks ? NOTED_COMPUTED_FIRSTS : 0) |
+                 (has_firsts ? NOTED_FIRSTS : 0);
     return PyList_Append(self->arrays, PyTuple_GET_ITEM(self->known, STARTS_OF)) ||
-                   (!self->masks &&
-                    PyList_Append(self->arrays, PyTuple_GET_ITEM(self->known, COMPUTED_OF))) ||
+                   (has_firsts && PyList_Append(self->arrays, firsts)) ||
                    add_operation(self, NOTED_SLOTS, flags, PySequence_Size(rows),
                                  given->num_tokens_padded)
                ? -1
                : 0;
-}
-
-static int tell(PyObject *object, PyObject *name, int value) {
-    return PyObject_SetAttr(object, name, value ? Py_True : Py_False);
-}
-
-/* Tells the objects in Python what notes of Python need: not earlier, since that takes as long as the
-   notes. -1 for an error. */
-static int tell_python(Noting *self) {
-    int failed = 0;
-    if (self->has_staged) failed |= tell(self->frame, names_of.staged, self->staged);
-    if (self->has_gather) {
-        int position = self->masks ? COMPUTED_OF : -1;
-        PyObject *computed = position < 0 ? Py_None : PyTuple_GET_ITEM(self->known, position);
-        failed |= PyObject_SetAttr(self->frame, names_of.rows,
-                                   PyTuple_GET_ITEM(self->known, ROWS_OF)) |
-                  PyObject_SetAttr(self->frame, names_of.computed, computed);
-    }
-    if (self->has_batch) {
-        PyObject *latest = PyTuple_Pack(1, self->known);
-        failed |= !latest || PyObject_SetAttr(self->batches, names_of.latest, latest);
-        failed |= tell(self->batches, names_of.inside, self->inside);
-        Py_XDECREF(latest);
-    }
-    if (self->in_step != self->told_in_step)
-        failed |= tell(self->notes, names_of.in_step, self->in_step);
-    self->told_in_step = self->in_step;
-    self->has_staged = self->has_gather = self->has_batch = 0;
-    return failed ? -1 : 0;
 }
 
 static int add_begin_step(Noting *self) {
@@ -187,6 +192,8 @@ static PyObject *known_of(PyObject *batch) {
     }
     Py_ssize_t num_reqs = known ? PySequence_Size(PyTuple_GET_ITEM(known, ROWS_OF)) : -1;
     PyObject *starts = NULL;
+    if (num_reqs >= 0 && PySequence_Size(PyTuple_GET_ITEM(known, STARTS_OF)) == num_reqs + 1)
+        return known;
     if (num_reqs >= 0)
         starts = PySequence_GetSlice(PyTuple_GET_ITEM(known, STARTS_OF), 0, num_reqs + 1);
     if (!starts) {
@@ -204,7 +211,7 @@ static int add_begin_batch(Noting *self, PyObject *runner, PyObject *batch) {
     int is_alone = !manager || manager == Py_None;
     Py_XDECREF(manager);
     PyErr_Clear();
-    self->has_gather = 0;
+    self->has_gather = self->gathered = 0;
     self->inside = 1;
     Py_XSETREF(self->known, batch && is_alone ? known_of(batch) : NULL);
     self->has_batch = self->known != NULL;
@@ -265,14 +272,15 @@ static void noting_dealloc(Noting *self) {
 }
 
 static PyObject *noting_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"notes",     "frame", "batches",     "ints", "arrays",
+                               "end_frame", "fail",  "frame_steps", NULL};
     PyObject *notes, *frame, *batches, *ints, *arrays, *end_frame, *fail;
     long long frame_steps;
-    if (names || make_names() ||
-        !PyArg_ParseTuple(args, "OOOO!O!OOL", &notes, &frame, &batches, &PyList_Type, &ints,
-                          &PyList_Type, &arrays, &end_frame, &fail, &frame_steps)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected no arguments by name");
+    if (!PyArg_ParseTupleAndKeywords(args, names, "OOOO!O!OOL", keywords, &notes, &frame, &batches,
+                                     &PyList_Type, &ints, &PyList_Type, &arrays, &end_frame, &fail,
+                                     &frame_steps) ||
+        make_names())
         return NULL;
-    }
     Noting *self = (Noting *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->notes = Py_NewRef(notes);

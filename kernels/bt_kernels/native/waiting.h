@@ -8,6 +8,7 @@ typedef struct {
     PyObject *append; /* of the variant */
     PyObject *owner;  /* the engine's tables; weak, since they have this object */
     PyObject *mapping, *num_reqs_padded, *computed; /* of the gather that waits; NULL if none does */
+    Step *step; /* that was found for it; NULL if Python let it wait */
     PyObject *noting; /* where calls are noted; NULL if they are not */
     long long spent_ns; /* of this step */
     char in_step, in_batch, applies, times, has_applied;
@@ -18,6 +19,7 @@ static void forget_gather(Waiting *self) {
     Py_CLEAR(self->mapping);
     Py_CLEAR(self->num_reqs_padded);
     Py_CLEAR(self->computed);
+    Py_CLEAR(self->step);
 }
 
 static void note_gather(Waiting *self, PyObject *mapping, PyObject *size, PyObject *computed) {
@@ -105,7 +107,7 @@ static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t
         long long size;
         if (step && take_size(given.num_reqs_padded, &size))
             result = views_of(self->tables, step, TABLE_VIEWS, given.num_reqs_padded);
-        Py_XDECREF(step);
+        Py_XSETREF(self->step, step);
         if (result) {
             note_gather(self, given.mapping, given.num_reqs_padded, given.computed);
             NOTE(self, add_gather, given.mapping, given.num_reqs_padded, given.computed);
@@ -118,22 +120,22 @@ static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t
 static PyObject *waiting_slots(Waiting *self, PyObject *const *args, Py_ssize_t num,
                                PyObject *names) {
     Given given = {0};
-    PyObject *both = NULL, *slots = NULL;
+    PyObject *slots = NULL;
     uint64_t began = begin_time(self);
     if (self->is_short && self->mapping && self->applies && take_slots(&given, args, num, names) &&
         given.slots_out == Py_None && given.mapping == self->mapping) {
         given.num_reqs_padded = self->num_reqs_padded;
         given.computed = self->computed;
         given.out = given.pointers = Py_None;
-        both = operate(self->tables, WHOLE, &given);
+        Step *step = (Step *)Py_XNewRef(self->step);
+        if (step) slots = operate_by(self->tables, step, WHOLE, &given, SLOTS);
+        Py_XDECREF(step);
     }
-    if (both) {
+    if (slots) {
         counted.fused++;
         self->applies = 0;
         NOTE(self, add_slots, &given);
         forget_gather(self);
-        slots = Py_NewRef(PyTuple_GET_ITEM(both, 1));
-        Py_DECREF(both);
         end_time(self, began);
     }
     return or_by_owner(self, slots, names_of.slots, args, num, names);
@@ -173,12 +175,11 @@ static PyObject *waiting_belong_to(Waiting *self, PyObject *owner) {
 }
 
 static PyObject *waiting_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"tables", "append", "owner", NULL};
     PyObject *tables, *append, *owner;
-    if (names || !PyArg_ParseTuple(args, "OOO", &tables, &append, &owner) || make_names()) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "expected tables, their append and the owner");
+    if (!PyArg_ParseTupleAndKeywords(args, names, "OOO", keywords, &tables, &append, &owner) ||
+        make_names())
         return NULL;
-    }
     Waiting *self = (Waiting *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->tables = Py_NewRef(tables);
@@ -203,6 +204,7 @@ static int waiting_traverse(Waiting *self, visitproc visit, void *arg) {
     Py_VISIT(self->noting);
     Py_VISIT(self->mapping);
     Py_VISIT(self->computed);
+    Py_VISIT(self->step);
     return 0;
 }
 
@@ -358,13 +360,12 @@ static PyObject *around_get(PyObject *self, PyObject *runner, PyObject *type) {
 }
 
 static PyObject *around_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    static char *keywords[] = {"method", "by_python", "is_batch", NULL};
     PyObject *method, *by_python;
     int is_batch;
-    if (names || !PyArg_ParseTuple(args, "OOp", &method, &by_python, &is_batch) || make_names()) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "expected a method, its wrapper, and whether of batches");
+    if (!PyArg_ParseTupleAndKeywords(args, names, "OOp", keywords, &method, &by_python, &is_batch) ||
+        make_names())
         return NULL;
-    }
     Around *self = (Around *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->call = around_call;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import random
+import weakref
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
+from types import BuiltinMethodType, SimpleNamespace
 
 import pytest
 import torch
@@ -617,3 +619,63 @@ def test_kernels_of_a_capture_are_loaded_before_it(monkeypatch):
     run_parts()
     assert loaded == once
     assert set(loaded) <= set(carrying.binaries(aligned=True))
+
+
+def test_methods_in_c_end_with_their_tables(monkeypatch):
+    noted = Noted(monkeypatch)
+    step = noted.by_both().prepare_step
+    assert step(*batch_of(1, 1), 1, 1)
+    tables = weakref.ref(noted.tables)
+    monkeypatch.undo()
+    noted.alone = noted.tables = noted.carrying = None
+    del noted
+    gc.collect()  # the stand-ins of this file refer to each other
+    assert tables() is None
+    with pytest.raises(ReferenceError, match="the tables of this method are gone; keep them"):
+        step(*batch_of(1, 1), 1, 1)
+
+
+def test_operations_that_a_subclass_has_are_not_made_in_c(monkeypatch):
+    class Own(classes(["one_launch"])["one_launch"]):
+        def gather_block_tables(self, *_):
+            return "own"
+
+    tables = Own(LAYOUT, "cpu")
+    tables._call_in_c(native.load("launcher"))
+    assert tables.gather_block_tables() == "own"
+    in_c = {name for name in OPERATIONS if isinstance(getattr(tables, name), BuiltinMethodType)}
+    assert in_c == {*OPERATIONS} - {"gather_block_tables"}
+
+
+SIGNATURES = {
+    "gather_block_tables": ((*BATCH[:1], "num_reqs_padded", *OPTIONS[:3]), 5, 2),
+    "compute_slot_mappings": ((*BATCH, "num_tokens_padded", "out"), 5, 4),
+    "gather_and_compute_slot_mappings": (
+        (*BATCH, "num_reqs_padded", "num_tokens_padded", *OPTIONS),
+        5,
+        5,
+    ),
+    "prepare_step": ((*BATCH, "num_reqs_padded", "num_tokens_padded", *OPTIONS), 5, 5),
+}
+
+
+@pytest.mark.parametrize("operation", SIGNATURES)
+def test_c_takes_arguments_by_place_and_by_name_as_python_does(noted, operation):
+    """All ways to give them; what Python would refuse is left to it."""
+    names, most_by_place, required = SIGNATURES[operation]
+    usual = dict(zip(BATCH, batch_of(4, 4), strict=True)) | dict.fromkeys(OPTIONS)
+    usual |= {"num_reqs_padded": 4, "num_tokens_padded": 4}
+    call, rng = getattr(noted.calls, operation), random.Random(3)
+    for _ in range(300):
+        by_place = rng.randint(0, len(names))
+        given = [name for name in names[by_place:] if rng.random() < 0.8]
+        rng.shuffle(given)
+        unknown = {"other": 1} if rng.random() < 0.1 else {}
+        twice = {names[0]: usual[names[0]]} if by_place and rng.random() < 0.1 else {}
+        found = call(
+            *[usual[name] for name in names[:by_place]],
+            **{name: usual[name] for name in given} | unknown | twice,
+        )
+        is_legal = by_place <= most_by_place and not unknown and not twice
+        is_legal &= {*names[:required]} <= {*names[:by_place], *given}
+        assert (found is not None) is is_legal

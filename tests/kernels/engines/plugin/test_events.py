@@ -272,6 +272,8 @@ def source_of(version, seed):
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_happens_results_are_vllms(device, tmp_path, monkeypatch, seed):
     monkeypatch.setattr(DeferringTables, "warmup", lambda _: 0.0)  # kernels compile when needed
+    if seed % 5 == 2:
+        monkeypatch.setenv("BT_KERNELS_NATIVE", "0")
     source, version = source_of(VERSIONS[seed % len(VERSIONS)], seed // len(VERSIONS))
     messages.forget()
     with imported_from(write_package(tmp_path / "package", source, version)) as module:
