@@ -104,7 +104,9 @@ def _times_of(workload: Any, args: argparse.Namespace, device: torch.device) -> 
     steps = [_engine_step(step) for step in inputs_on(device, workload)[: args.window]]
     with ways(workload.layout, args.vllm_source, device) as runners:
         times = _in_turns(runners, workload, steps, args.repeats, device)
-        counts = plugin.counters()
+        counts, tables = plugin.counters(), runners[RECORDING].block_tables
+        if not hasattr(tables, "_recorder"):
+            raise RuntimeError("the recording stopped, with a warning of the reason")
     if counts["failures"] or counts["differences"]:
         raise RuntimeError(f"the plugin fell back: {counts}")
     return {"steps": len(steps), "repeats": args.repeats, **summarize(times)}
@@ -113,15 +115,16 @@ def _times_of(workload: Any, args: argparse.Namespace, device: torch.device) -> 
 def _engine_step(step: StepInputs) -> SimpleNamespace:
     """Return a step as the small runner takes it: a batch has arrays of the host, too."""
     rows = step.idx_mapping.cpu().numpy()
-    computed = step.num_computed_tokens
+    starts = step.query_start_loc.cpu().numpy()
     batch = SimpleNamespace(
         idx_mapping=step.idx_mapping,
         idx_mapping_np=rows.astype(np.intp),
         query_start_loc=step.query_start_loc,
-        query_start_loc_np=step.query_start_loc.cpu().numpy(),
+        query_start_loc_np=starts,
         positions=step.positions,
-        num_computed_tokens=computed,
-        num_computed_tokens_np=None if computed is None else computed.cpu().numpy()[rows],
+        num_computed_tokens=step.num_computed_tokens,
+        # An engine always has them: each request's first token of the step.
+        num_computed_tokens_np=step.positions.cpu().numpy()[starts[: len(rows)]].astype(np.int32),
         num_reqs=len(rows),
         num_reqs_after_padding=step.num_reqs_padded,
         num_tokens_after_padding=step.num_tokens_padded,
@@ -255,8 +258,9 @@ def _in_turns(
     wait: Callable[[], object] = (
         (lambda: torch.cuda.synchronize(device)) if device.type == "cuda" else lambda: None
     )
-    names = list(runners)
-    times = {name: np.zeros((repeats + 1, len(steps))) for name in names}
+    times = {name: np.zeros((repeats + 1, len(steps))) for name in runners}
+    # At random: a way is faster after one that runs the same code, and slower after shadow mode.
+    rng, names = np.random.default_rng(55), np.array(list(runners))
     gc.collect()
     gc.disable()
     try:
@@ -266,8 +270,7 @@ def _in_turns(
                     _rewind(runner.block_tables, workload)
                     wait()
                 for number, step in enumerate(steps):
-                    first = (repeat + number) % len(names)
-                    for name in names[first:] + names[:first]:
+                    for name in rng.permutation(names).tolist():
                         execute = runners[name].execute_model
                         began = perf_counter_ns()
                         execute(step)

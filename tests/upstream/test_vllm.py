@@ -33,10 +33,7 @@ OWN_TESTS = {
     "test_gpu_sampler_flags.py": "test_staged_writes_are_flushed_only_after_add_request",
 }
 
-pytestmark = [
-    pytest.mark.skipif("TRITON_INTERPRET" not in os.environ, reason="interprets the kernels"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = pytest.mark.timeout(1800)
 
 
 def wheel():
@@ -222,12 +219,16 @@ def pools(sampler):
 
 
 def test_the_patched_sampler_flushes_the_same(device, tmp_path, source):
-    device = torch.device(device)
     with imported_from(patched(source, tmp_path)):
         new = make_sampler(device)
     with imported_from(source):
         skipped = flush_both(make_sampler(device), new, np.random.default_rng(55))
     assert skipped > 15
+
+
+@pytest.mark.gpu
+def test_the_patched_sampler_flushes_the_same_on_a_gpu(device, tmp_path, source):
+    test_the_patched_sampler_flushes_the_same(device, tmp_path, source)
 
 
 def flush_both(old, new, rng):
