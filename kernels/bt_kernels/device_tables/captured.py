@@ -126,9 +126,10 @@ class CapturedStep:
 
     Right before each replay call `publish`, on the stream of the replay, and then replay once. A
     replay writes old ids if `publish` was not called before it, or if other writes were applied in
-    between. Otherwise the tables may be used as usual: writes staged after `publish` are left to
-    the next call that applies. If a gather after `publish` fills rows behind the rows of the step,
-    they may be left to the next call that zeroes.
+    between. Then it may also fill rows that no later call zeroes: those behind the last gather's.
+    Gathers and slots alone may come in between, and writes staged after `publish` are left to the
+    next call that applies. If a gather after `publish` fills rows behind the rows of the step, they
+    may be left to the next call that zeroes.
 
     Args:
         block_tables: per group, the view `[num_reqs_padded, width]` that a replay fills. Both views
