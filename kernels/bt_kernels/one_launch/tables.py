@@ -247,7 +247,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
         """Expose operations in C as this object's, where its class has those of `OneLaunch`.
 
         A Python function on the way to a launch takes several microseconds in a step, since an
-        engine's caches have lost its code. Those here do what is left, and refuse.
+        engine's caches have lost its code. The methods here do the rest, and refuse.
         """
         calls = launcher.Calls(self)
         for name, method in _IN_C.items():

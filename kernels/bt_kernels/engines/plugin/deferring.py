@@ -25,7 +25,7 @@ _Gather = tuple[torch.Tensor, int, torch.Tensor | None]
 
 
 class Waiting:
-    """What waits, and may wait; in C `launcher.Waiting`, which also has the calls of an engine.
+    """Operations that wait, or may; in C `launcher.Waiting`, which also has the calls of an engine.
 
     Attributes:
         in_step: whether an apply may wait.
@@ -150,7 +150,7 @@ class DeferringTables(BlockTables):
         return self._waiting.gather is not None
 
     def belong_to(self, tables: DeferringTables) -> None:
-        """Do for tables, which have all attributes of these, what settles these."""
+        """Settle for tables that have all attributes of these."""
         for table in tables.block_tables:
             table.belong_to(tables)
         if not isinstance(self._waiting, Waiting):
