@@ -253,7 +253,7 @@ class Frame:
 
     @property
     def lists(self) -> tuple[list[int], list[Any]]:
-        """The integers and the arrays, to which others may add."""
+        """Return the integers and the arrays, to which others may add."""
         return self._ints, self._arrays
 
     def append(self, row: int, ids: Sequence[Sequence[int]], overwrite: bool) -> None:

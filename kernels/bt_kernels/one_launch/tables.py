@@ -244,7 +244,7 @@ class OneLaunch(FusedApply, FusedGatherSlots):
                 self._call_in_c(self.place.launcher)
 
     def _call_in_c(self, launcher: Launcher) -> None:
-        """Expose operations in C as this object's, where its class has those of `OneLaunch`.
+        """Expose operations in C as this object's, unless its class overrides them.
 
         A Python function on the way to a launch takes several microseconds in a step, since an
         engine's caches have lost its code. The methods here do the rest, and refuse.
