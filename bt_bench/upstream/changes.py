@@ -202,6 +202,32 @@ def after_binding(name: str) -> Callable[[Definition], Lines]:
     return locate
 
 
+def binding(name: str, number: int = 0) -> Callable[[Definition], Lines]:
+    """Return a place: a statement that binds a name, at any depth; `number` counts from 0."""
+
+    def locate(definition: Definition) -> Lines:
+        inner = (node for node in ast.walk(definition) if isinstance(node, ast.stmt))
+        found = sorted((each.lineno - 1, _end_of(each)) for each in inner if _binds(each, name))
+        if number < len(found):
+            return found[number]
+        raise LookupError(f"assignment {number + 1} to {name}")
+
+    return locate
+
+
+def body_behind(name: str) -> Callable[[Definition], Lines]:
+    """Return a place: the body of the `if` that follows the statement that binds a name."""
+
+    def locate(definition: Definition) -> Lines:
+        number = definition.body.index(_binding(definition, name)) + 1
+        for following in definition.body[number : number + 1]:
+            if isinstance(following, ast.If):
+                return following.body[0].lineno - 1, _end_of(following.body[-1])
+        raise LookupError(f"an if behind the assignment to {name}")
+
+    return locate
+
+
 def from_binding_to_return(name: str) -> Callable[[Definition], Lines]:
     """Return a place: from the statement of a function that binds a name to its last `return`."""
 
@@ -216,14 +242,18 @@ def from_binding_to_return(name: str) -> Callable[[Definition], Lines]:
 
 def _binding(definition: Definition, name: str) -> ast.stmt:
     for statement in definition.body:
-        targets: list[ast.expr] = []
-        if isinstance(statement, ast.Assign):
-            targets = statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        if any(ast.unparse(target) == name for target in targets):
+        if _binds(statement, name):
             return statement
     raise LookupError(f"an assignment to {name}")
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    return any(ast.unparse(target) == name for target in targets)
 
 
 def _end_of(statement: ast.stmt) -> int:

@@ -14,6 +14,8 @@ from bt_bench.upstream.changes import (
     after,
     after_binding,
     at_start,
+    binding,
+    body_behind,
     definitions,
     digest_of,
     from_binding_to_return,
@@ -139,6 +141,35 @@ def test_a_copy_with_tests_gets_tests(root):
     assert (root / TEST).read_text().endswith("...\n\n\ndef test_new(): ...\n")
 
 
+NESTED = """\
+def size(flag):
+    kept = flag
+    if flag:
+        # Many.
+        kept = 1
+        kept += 1
+
+    else:
+        kept = [
+            2,
+        ]
+    return kept
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    [
+        (binding("kept"), (1, 2)),
+        (binding("kept", 1), (4, 5)),
+        (binding("kept", 2), (8, 11)),
+        (body_behind("kept"), (4, 6)),
+    ],
+)
+def test_places_at_any_depth(place, lines):
+    assert place(definitions(NESTED)["size"]) == lines
+
+
 def test_line_ends_of_the_copy_stay(root):
     (root / FILE).write_bytes(SOURCE.replace("\n", "\r\n").encode())
     digests = {"total": digest_of(SOURCE, definitions(SOURCE)["total"])}
@@ -165,6 +196,11 @@ def test_a_definition_that_was_changed_is_refused(root):
         (
             Edit("total", after_binding("numbers"), ""),
             f"{FILE}: total lacks an assignment to numbers; expected the file of vLLM 9",
+        ),
+        (Edit("total", binding("sizes", 1), ""), "total lacks assignment 2 to sizes; expected"),
+        (
+            Edit("total", body_behind("sizes"), ""),
+            "total lacks an if behind the assignment to sizes",
         ),
         (
             Edit("Engine.__init__", from_binding_to_return("self.size"), ""),
