@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bt_bench import __version__
 from bt_bench.upstream.changes import MadePatch, Patch
+from bt_bench.upstream.input_operations import INPUT_OPERATIONS
 from bt_bench.upstream.one_launch import ONE_LAUNCH
 from bt_bench.upstream.sampler_flag import SAMPLER_FLAG
 
-PATCHES: dict[str, tuple[Patch, ...]] = {"0.33.0": (SAMPLER_FLAG, ONE_LAUNCH)}
-"""By release. They change different files, and each can be applied alone."""
+PATCHES: dict[str, tuple[Patch, ...]] = {"0.33.0": (SAMPLER_FLAG, ONE_LAUNCH, INPUT_OPERATIONS)}
+"""By release. They change different definitions, and each can be applied alone."""
 
 _MACHINE_MADE = """\
 A language model wrote the code, the tests and this text, for bt-bench. No person has

@@ -28,7 +28,11 @@ from triton.runtime.interpreter import InterpreterBuilder
 
 ROOT = "TEST_VLLM_TREE"
 GPU = "vllm/v1/worker/gpu"
-_REAL = re.compile(r"vllm\.v1\.worker\.gpu\.(block_table|buffer_utils|states|sample(\..*)?)$")
+_REAL = re.compile(
+    r"vllm\.v1\.worker\.gpu\."
+    r"(block_table|buffer_utils|input_batch|model_runner|states|sample(\..*)?)$"
+)
+_TESTS = ("test_gpu_block_table.py", "test_gpu_sampler_flags.py", "test_gpu_model_runner_v2.py")
 
 OTHERS = {
     "test_v1_block_table_move_row_clears_vacated_row": "of another class, of vLLM's first runner",
@@ -46,7 +50,7 @@ def copy_tree(source: Path, target: Path) -> Path:
         shutil.copy(source / "vllm/utils" / name, target / "vllm/utils")
     if (source / "tests").is_dir():
         (target / "tests/v1/worker").mkdir(parents=True)
-        for name in ("test_gpu_block_table.py", "test_gpu_sampler_flags.py"):
+        for name in _TESTS:
             shutil.copy(source / "tests/v1/worker" / name, target / "tests/v1/worker")
     return target
 
@@ -74,6 +78,13 @@ class SamplingParams(SimpleNamespace):
         return SamplingParams(temperature=0.9, logit_bias={1: 1.0}, _bad_words_token_ids=[[1]])
 
 
+def _to_device(data, device=None, dtype=None, out=None):
+    """Copy anything to a new tensor or to `out`, as vLLM's `async_tensor_h2d`."""
+    if out is not None:
+        return out.copy_(torch.as_tensor(data))
+    return torch.tensor(data, dtype=dtype, device=device)
+
+
 def _stand_ins() -> dict[str, dict[str, object]]:
     return {
         "vllm.triton_utils": {"triton": triton, "tl": triton.language, "HAS_TRITON": True},
@@ -81,15 +92,17 @@ def _stand_ins() -> dict[str, dict[str, object]]:
         "vllm.utils.platform_utils": {"is_uva_available": lambda: True},
         "vllm.utils.math_utils": {"cdiv": triton.cdiv},
         "vllm.utils.torch_utils": {
-            "async_tensor_h2d": lambda values, dtype, device: torch.tensor(values, dtype=dtype),
+            "async_tensor_h2d": _to_device,
             "get_accelerator_view_from_cpu_tensor": lambda tensor: tensor,
         },
         "vllm.v1.attention.backends.utils": {"PAD_SLOT_ID": -1},
+        "vllm.v1.worker.lora_model_runner_mixin": {"LoRAModelRunnerMixin": object},
         "vllm.sampling_params": {"SamplingParams": SamplingParams, "MAX_LOGPROB_TOKEN_IDS": 8},
         "vllm.envs": {
             "VLLM_COMPUTE_NANS_IN_LOGITS": False,
             "VLLM_MAX_NUM_BAD_WORDS": 8,
             "VLLM_MAX_BAD_WORDS_TOTAL_TOKENS": 32,
+            "VLLM_MOE_SKIP_PADDING": True,
         },
     }
 

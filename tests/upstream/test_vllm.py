@@ -1,7 +1,6 @@
 """The patches of vLLM 0.33.0, against its unpacked wheel and source distribution.
 
-Nothing of vLLM is in this repository: BT_BENCH_VLLM_SOURCE and BT_BENCH_VLLM_SDIST name the two
-folders. Without them the tests are skipped. Kernels run in Triton's interpreter.
+`support.vllm_patches` finds the two, or skips. Kernels run in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -20,88 +19,52 @@ from beside.draw import INTERPRETED, LAYOUTS, NO_GROUPS, Scheduler, layout_of
 from junitparser import JUnitXml
 from support import vllm_runner
 from support.commands import run
+from support.vllm_patches import RELEASE, apply, patched, patches, sdist
 from support.vllm_runner import Step, write_package
-from support.vllm_tree import GPU, ROOT, SamplingParams, copy_tree, imported_from
+from support.vllm_tree import ROOT, SamplingParams, copy_tree, imported_from
 
-RELEASE = "0.33.0"
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs/vllm.md"
-WHEELS = os.environ["TEST_VLLM_SOURCE"].split(os.pathsep)
-SDIST = os.environ["TEST_VLLM_SDIST"]
+OWN = "tests/v1/worker"
 OWN_TESTS = {
     "test_gpu_block_table.py": "test_one_launch_equals_gather_and_slot_mappings",
     "test_gpu_sampler_flags.py": "test_staged_writes_are_flushed_only_after_add_request",
 }
+RUNNER_TEST = (
+    "test_gpu_model_runner_v2.py",
+    "test_prepare_inputs_maps_logits_and_marks_padding",
+)
+"""Only the added one runs: others of that file need all of vLLM."""
 
 pytestmark = pytest.mark.timeout(1800)
 
 
-def wheel():
-    for folder in filter(None, WHEELS):
-        if (Path(folder) / f"vllm-{RELEASE}.dist-info").is_dir():
-            return Path(folder)
-    return pytest.skip(f"needs an unpacked wheel of vLLM {RELEASE}: BT_BENCH_VLLM_SOURCE=DIR")
-
-
-def sdist():
-    if not (Path(SDIST) / GPU).is_dir() or not SDIST:
-        pytest.skip(f"needs vLLM's source distribution, {RELEASE}: BT_BENCH_VLLM_SDIST=DIR")
-    return Path(SDIST)
-
-
-@pytest.fixture(params=[wheel, sdist], ids=["wheel", "source distribution"])
-def source(request):
-    return request.param()
-
-
-def patches(source, folder):
-    """Write the patches of a copy; return their paths and `bt-bench`'s document."""
-    outcome = run(
-        "patch", "--for", f"vllm=={RELEASE}", "--source", source, "--out", folder, "--json"
-    )
-    assert outcome.code == 0, outcome
-    found = outcome.json()["patches"]
-    return [Path(patch["path"]) for patch in found], found
-
-
-def patched(source, folder):
-    """Copy what the patches change, and apply them with git."""
-    paths, _ = patches(source, folder / "patches")
-    root = copy_tree(source, folder / "tree")
-    for path in paths:
-        apply(root, path)
-    return root
-
-
-def apply(root, path, *options):
-    subprocess.run(["git", "apply", *options, str(path)], cwd=root, check=True, capture_output=True)
-
-
-def test_git_applies_both_to_the_wheel_and_the_source_distribution(tmp_path, source):
+def test_git_applies_all_to_the_wheel_and_the_source_distribution(tmp_path, source):
     first, found = patches(source, tmp_path / "first")
     again, _ = patches(source, tmp_path / "again")
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
-    sampler, one_launch = found
+    sampler, one_launch, inputs = found
     assert sampler["added"] < 50
     assert one_launch["added"] <= 250
+    assert inputs["added"] <= 50
     has_tests = (source / "tests").is_dir()
     for patch, path in zip(found, first, strict=True):
         assert bool(patch["added_to_tests"]) == has_tests
         assert len(patch["left_out"]) == (not has_tests)
         sizes = f"| `{path.stem}` | {patch['added']} ({patch['added_to_tests']}) |"
         assert not has_tests or sizes in PAGE.read_text("utf-8")
-        # In either order, and without its tests.
-        for name, options in {"both": (), "alone": ("--include=vllm/*",)}.items():
-            folder = tmp_path / name / ("" if name == "both" else patch["name"])
+        # Together, and alone without its tests.
+        for name, options in {"all": (), "alone": ("--include=vllm/*",)}.items():
+            folder = tmp_path / name / ("" if name == "all" else patch["name"])
             if not folder.exists():
                 copy_tree(source, folder)
             apply(folder, path, *options)
     before = copy_tree(source, tmp_path / "before")
-    for path in reversed(first):
-        apply(tmp_path / "both", path, "-R")
+    for path in first:  # not in the opposite order, so that each is independent of the others
+        apply(tmp_path / "all", path, "-R")
     for path in before.rglob("*.py"):
-        assert (tmp_path / "both" / path.relative_to(before)).read_bytes() == path.read_bytes()
+        assert (tmp_path / "all" / path.relative_to(before)).read_bytes() == path.read_bytes()
 
 
 def test_a_patched_copy_is_refused(tmp_path, source):
@@ -122,7 +85,7 @@ def test_vllm_s_own_tests_and_the_added_ones_pass(tmp_path):
         [
             *(sys.executable, "-m", "pytest", *options, "-p", "support.vllm_tree"),
             *("-c", os.devnull, f"--rootdir={root}", f"--junitxml={report}"),
-            *(str(root / "tests/v1/worker" / name) for name in OWN_TESTS),
+            *(str(root / OWN / name) for name in (*OWN_TESTS, "::".join(RUNNER_TEST))),
         ],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), ROOT: str(root)},
         cwd=tmp_path,
@@ -133,7 +96,7 @@ def test_vllm_s_own_tests_and_the_added_ones_pass(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     cases = [case for suite in JUnitXml.fromfile(str(report)) for case in suite]
     passed = {case.name.partition("[")[0] for case in cases if not case.result}
-    assert set(OWN_TESTS.values()) <= passed
+    assert {*OWN_TESTS.values(), RUNNER_TEST[1]} <= passed
     assert sum(not case.result for case in cases) >= 35
 
 
