@@ -1,0 +1,1 @@
+"""A variant per file: the class `Variant`, a `BatchInputOperations`."""
