@@ -36,6 +36,7 @@ class SuiteFacts(Noun):
     operations: tuple[Operation, ...]
     defaults: tuple[Operation, ...]
     package: str
+    variants: str
     kernels: Path | None
     configs: Path
     methods: tuple[str, ...]
@@ -70,6 +71,7 @@ class HostedSuite(Suite):
         self.title = facts.title
         self.operations = facts.operations
         self.package = facts.package
+        self.variants = facts.variants
         self.methods = facts.methods
         self.memory_advice = facts.memory_advice
         self.listed = facts.listed

@@ -184,7 +184,7 @@ def source_sha256(suite: Suite) -> str:
         return digest.hexdigest()
     folder = folder_of(suite)
     kernels = folder / suite.package
-    reference = _kernels_of(suite) / "variants" / "reference.py"
+    reference = _kernels_of(suite).joinpath(*suite.variants.split("."), "reference.py")
     if reference.is_file():  # a missing one is reported by the search for variants
         digest.update(reference.read_bytes())
     for path in sorted(folder.rglob("*.py")):

@@ -107,8 +107,9 @@ class Suite(ABC):
         operations: the operations that can be timed, in the order of lists.
         defaults: operations that a config measures if it names none; reports list them first.
         parameters: a class for each kind of workload; the first is the default.
-        package: the Python package of its kernels, in the suite's folder. Its subpackage
-            `variants` has a file for each variant, among them `reference.py`.
+        package: the Python package of its kernels, in the suite's folder.
+        variants: the subpackage of `package` that has a file for each variant, among them
+            `reference.py`; dots lead further down. Suites of one package have one each.
         methods: methods that a variant's class must have besides the methods of the operations.
         includes: by name, the parameters that a parameter sets; they cannot be given beside it.
         memory_advice: a clause on how to change a case that needs too much memory.
@@ -124,6 +125,7 @@ class Suite(ABC):
     operations: tuple[Operation, ...]
     parameters: tuple[type[WorkloadParameters], ...]
     package: str
+    variants: str = "variants"
     methods: tuple[str, ...] = ()
     includes: Mapping[str, tuple[str, ...]] = {}
     memory_advice: str = "use smaller sizes"

@@ -9,6 +9,7 @@ from bt_bench.variants.catalogue import (
     default_variants,
     find_variants,
     is_adapted,
+    kernels_folder,
     load_apart,
     load_reference,
     local_imports,

@@ -58,6 +58,7 @@ class VariantEntry:
             `load_apart` can load a variant of another folder.
         opponent: the third-party code that the file adapts; `None` for ordinary variants.
         is_function: functions of that name, in a file of functions, are the variant.
+        subpackage: of `package`, where the suite's variants are.
     """
 
     name: str
@@ -69,6 +70,7 @@ class VariantEntry:
     kernels: Path | None = None
     opponent: Opponent | None = None
     is_function: bool = False
+    subpackage: str = "variants"
 
     @property
     def is_reference(self) -> bool:
@@ -89,7 +91,7 @@ class VariantEntry:
             for path in sorted(local_imports(self.path)):
                 digest.update(path.read_bytes())
             return digest.hexdigest()
-        folder = variants_folder(self.package, self.kernels).parent
+        folder = kernels_folder(self.package, self.kernels)
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".py", ".c", ".h") and is_regular(path):
                 digest.update(path.read_bytes())
@@ -122,7 +124,8 @@ def find_variants(
     if suite.listed is not None:
         shipped = _functions(suite, kernels)
     else:
-        shipped = _entries(suite, variants_folder(suite.package, kernels), kernels, shipped=True)
+        folder = variants_folder(suite.package, kernels, suite.variants)
+        shipped = _entries(suite, folder, kernels, shipped=True)
     found = {entry.name: entry for entry in shipped}
     for folder in folders:
         if not folder.is_dir():
@@ -301,21 +304,27 @@ def load_reference(suite: Suite | None = None) -> type[Any]:
     return load_apart(found[REFERENCE]) if found[REFERENCE].kernels else load(found[REFERENCE])
 
 
-def variants_folder(package: str, kernels: Path | None = None) -> Path:
+def variants_folder(
+    package: str, kernels: Path | None = None, subpackage: str = "variants"
+) -> Path:
     """Return the folder of a package's variants, installed or within `kernels`.
 
     Raises:
         UsageError: if `kernels` has no such folder.
     """
-    if kernels is not None:
-        folder = kernels / package / "variants"
-        if not folder.is_dir():
-            raise UsageError(
-                f"{kernels}: holds no {package}/variants; expected the folder that holds "
-                f"{package}, the package of kernels that the suite names"
-            )
-        return folder
-    return package_folder(package) / "variants"
+    below = subpackage.replace(".", "/")
+    folder = kernels_folder(package, kernels) / below
+    if kernels is not None and not folder.is_dir():
+        raise UsageError(
+            f"{kernels}: holds no {package}/{below}; expected the folder that holds "
+            f"{package}, the package of kernels that the suite names"
+        )
+    return folder
+
+
+def kernels_folder(package: str, kernels: Path | None = None) -> Path:
+    """Return the folder of a package of kernels, installed or within `kernels`."""
+    return package_folder(package) if kernels is None else kernels / package
 
 
 def _functions(suite: Suite, kernels: Path | None) -> list[VariantEntry]:
@@ -362,7 +371,10 @@ def _entries(
     paths = sorted(path for path in folder.glob("*.py") if _may_be_a_variant(path))
     methods = (*(operation.method for operation in suite.operations), *suite.methods)
     return [
-        VariantEntry(path.stem, _summary(path), path, shipped, suite.package, methods, kernels)
+        VariantEntry(
+            *(path.stem, _summary(path), path, shipped, suite.package, methods, kernels),
+            subpackage=suite.variants,
+        )
         for path in paths
     ]
 
@@ -384,7 +396,7 @@ def _summary(path: Path) -> str:
 
 def _import(entry: VariantEntry) -> ModuleType:
     if entry.shipped:
-        return importlib.import_module(f"{entry.package}.variants.{entry.name}")
+        return importlib.import_module(f"{entry.package}.{entry.subpackage}.{entry.name}")
     name = _module_name(entry)
     if name in sys.modules:
         return sys.modules[name]

@@ -38,11 +38,11 @@ from bt_bench.variants import (
     VariantEntry,
     add_variants_path,
     encodable,
+    kernels_folder,
     load_apart,
     local_imports,
     modules_of,
     traceback_of,
-    variants_folder,
 )
 from bt_bench.worker.compiling.census import REQUEST_NAME, CensusAnswer, CensusRequest
 from bt_bench.worker.compiling.driver import AheadDriver
@@ -230,7 +230,7 @@ class Compiler:
         if entry.is_function:
             files = [entry.path, *local_imports(entry.path)]
             return {f"function file {path.name}": path for path in files}
-        root = variants_folder(entry.package, entry.kernels).parent.parent
+        root = kernels_folder(entry.package, entry.kernels).parent
         # `modules_of`: modules that are loaded already, whose imports the watch does not see.
         names = {*self._watch.take(entry.package), *modules_of(entry.package)}
         modules = {name: _file_of(root, name) for name in names}

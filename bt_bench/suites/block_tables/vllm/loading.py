@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import logging
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
@@ -145,12 +146,16 @@ class _Loader:
         code: CodeType = compile(
             ast.Module(rest, []), str(made.__file__), "exec", dont_inherit=True
         )
+        # While it runs, `dataclass` looks its module up there.
+        sys.modules[made.__name__] = made
         try:
             exec(code, made.__dict__)
         except Exception as error:
             raise UsageError(
                 f"{made.__file__}: does not run: {type(error).__name__}: {error}"
             ) from error
+        finally:
+            del sys.modules[made.__name__]
         if self._interpreted and hasattr(made, "torch"):
             made.torch = _UnpinnedTorch()  # type: ignore[attr-defined]
         return made
