@@ -35,7 +35,7 @@ class BlockTableSuite(Suite):
     defaults = DEFAULTS
     package = "bt_kernels"
     kernels = None  # the package is installed beside the harness
-    methods = ("snapshot", "restore")
+    methods: tuple[str, ...] = ("snapshot", "restore")
     includes: Mapping[str, tuple[str, ...]] = {
         "model": ("groups", "block_size"),
         "kv_cache_config": SET_BY_FILE,

@@ -54,7 +54,8 @@ from bt_bench.suites.block_tables.inputs import (
     step_on,
 )
 from bt_bench.suites.block_tables.vllm.differences import OUT_PTRS, REFUSALS, differences_of
-from bt_bench.suites.block_tables.workloads import Append, Workload
+from bt_bench.suites.block_tables.workloads import Workload
+from bt_bench.suites.block_tables.workloads.relabel import relabelling
 
 SPARE_POSITIONS = 5  # garbage after the positions, which may be a longer buffer than T
 DUMMY_POISON = -1000  # value of outputs before they are emptied
@@ -339,15 +340,6 @@ def _set_up(tables: Any, workload: Workload, garbage: list[int]) -> None:
 
 def relabel(workload: Workload, rng: np.random.Generator) -> Workload:
     """Return the workload with other block ids, by a random bijection of `[0, 2**31)`."""
-    factor = int(rng.integers(0, 2**30)) * 2 + 1
-    offset = int(rng.integers(0, 2**31))
-
-    def relabelled(append: Append) -> Append:
-        ids = (np.asarray(i, dtype=np.uint64) * factor + offset for i in append.block_ids)
-        return replace(append, block_ids=tuple((i & 0x7FFF_FFFF).tolist() for i in ids))
-
-    def all_relabelled(appends: tuple[Append, ...]) -> tuple[Append, ...]:
-        return tuple(map(relabelled, appends))
-
-    steps = [replace(step, appends=all_relabelled(step.appends)) for step in workload.steps]
-    return replace(workload, setup=all_relabelled(workload.setup), steps=tuple(steps))
+    relabelled = relabelling(rng)
+    steps = [replace(step, appends=relabelled(step.appends)) for step in workload.steps]
+    return replace(workload, setup=relabelled(workload.setup), steps=tuple(steps))

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from bt_bench.base.errors import UsageError
-from bt_bench.suites.block_tables.vllm.source import BLOCK_TABLE, BUFFER_UTILS, VllmSource
+from bt_bench.suites.block_tables.vllm.source import BLOCK_TABLE, INPUT_MODULES, VllmSource
 
-_WHOLE = (BLOCK_TABLE, BUFFER_UTILS)
+_WHOLE = INPUT_MODULES
 
 
 def load_block_tables(source: VllmSource) -> type[Any]:
@@ -34,6 +34,20 @@ def load_block_tables(source: VllmSource) -> type[Any]:
     if not isinstance(found, type):
         raise UsageError(f"{source.path_of(BLOCK_TABLE)}: lacks a class 'BlockTables'")
     return found
+
+
+def load_names(source: VllmSource, *names: tuple[str, str]) -> list[Any]:
+    """Return objects of vLLM's modules; each call runs the files anew, once for all names.
+
+    Args:
+        source: the files.
+        names: of each object its module and its name there.
+
+    Raises:
+        UsageError: if the files do not parse or run, or lack a name.
+    """
+    loader = _Loader(source, interpreted=is_interpreted())
+    return [loader.imported(module, name) for module, name in names]
 
 
 def is_interpreted() -> bool:
@@ -50,6 +64,7 @@ def _stand_ins(*, interpreted: bool) -> dict[tuple[str, str], Any]:
         ("vllm.triton_utils", "triton"): triton,
         ("vllm.triton_utils", "tl"): triton.language,
         ("vllm.logger", "init_logger"): logging.getLogger,
+        ("vllm.utils", "random_uuid"): lambda: "",  # names requests of dummy batches
         ("vllm.utils.platform_utils", "is_uva_available"): lambda: True,
         ("vllm.utils.platform_utils", "is_pin_memory_available"): lambda: not interpreted,
         ("vllm.utils.torch_utils", "get_accelerator_view_from_cpu_tensor"): view,
@@ -106,7 +121,7 @@ class _Loader:
             self._modules[name] = self._run(name, tree.body)
         return self._modules[name]
 
-    def _imported(self, module: str, name: str) -> Any:
+    def imported(self, module: str, name: str) -> Any:
         """Return the object that `from module import name` gives one of the files."""
         if (module, name) in self._stand_ins:
             return self._stand_ins[module, name]
@@ -140,7 +155,7 @@ class _Loader:
             names = dict(_imports_of_vllm(statement))
             if names:
                 for bound, (origin, name) in names.items():
-                    setattr(made, bound, self._imported(origin, name))
+                    setattr(made, bound, self.imported(origin, name))
             else:
                 rest.append(statement)
         code: CodeType = compile(

@@ -18,13 +18,17 @@ class VllmOpponents:
 
     Args:
         sources: their files.
+        adapter: the file that adapts them.
+        what: the part of vLLM that is measured.
     """
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(
+        self, sources: Sources, adapter: Path = ADAPTER, what: str = "BlockTables"
+    ) -> None:
         self._reason = sources.reason
         self._known = sources.names()
         self.entries = {
-            name: Opponent(f"BlockTables of vLLM {source.release} itself", ADAPTER, source, NOTE)
+            name: Opponent(f"{what} of vLLM {source.release} itself", adapter, source, NOTE)
             for name, source in self._known.items()
         }
         self.absent = {} if sources.found else {VLLM: sources.reason}

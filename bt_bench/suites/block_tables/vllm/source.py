@@ -17,6 +17,13 @@ VLLM = "vllm"
 
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 BUFFER_UTILS = "vllm.v1.worker.gpu.buffer_utils"
+INPUT_BATCH = "vllm.v1.worker.gpu.input_batch"
+
+TABLE_MODULES = (BLOCK_TABLE, BUFFER_UTILS)
+"""The files that block tables need."""
+
+INPUT_MODULES = (*TABLE_MODULES, INPUT_BATCH)
+"""The files that the preparation of a batch needs."""
 
 _HOW = "pip download vllm==0.33.0 --no-deps, and unpack the wheel"
 
@@ -28,10 +35,12 @@ class VllmSource:
     Args:
         root: folder that holds the package's folder `vllm`.
         release: its version, or `unknown` if no file states it.
+        modules: the modules that are used of it.
     """
 
     root: Path
     release: str
+    modules: tuple[str, ...] = TABLE_MODULES
 
     def path_of(self, module: str) -> Path:
         """Return the path of one of its modules, whether or not the file exists."""
@@ -39,7 +48,7 @@ class VllmSource:
 
     def update(self, digest: hashlib._Hash) -> None:
         """Add to a digest the files with code that may run in a step."""
-        for module in (BLOCK_TABLE, BUFFER_UTILS, *_UTILITIES):
+        for module in (*self.modules, *_UTILITIES):
             path = self.path_of(module)
             digest.update(path.read_bytes() if path.is_file() else b"absent")
 
@@ -71,17 +80,21 @@ def is_opponent(name: str) -> bool:
     return re.fullmatch(rf"{VLLM}(_(\d.*|{UNKNOWN}))?", name) is not None
 
 
-def find_sources(folders: Sequence[Path]) -> Sources:
+def find_sources(folders: Sequence[Path], modules: tuple[str, ...] = TABLE_MODULES) -> Sources:
     """Return the given sources; without any, the installed vLLM.
+
+    Args:
+        folders: from `--vllm-source`.
+        modules: the modules that a source must have.
 
     Raises:
         UsageError: for a folder that holds none, and for two of one release.
     """
     if not folders:
-        return _installed()
+        return _installed(modules)
     found: dict[str, VllmSource] = {}
     for folder in folders:
-        source = _given(folder)
+        source = _given(folder, modules)
         if source.release in found:
             raise UsageError(
                 f"--vllm-source {folder}: vLLM {source.release}, as in "
@@ -92,23 +105,23 @@ def find_sources(folders: Sequence[Path]) -> Sources:
     return Sources(tuple(found.values()))
 
 
-def _given(folder: Path) -> VllmSource:
+def _given(folder: Path, modules: tuple[str, ...]) -> VllmSource:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(f"--vllm-source {folder} {what}; expected a folder ({_HOW})")
-    source = VllmSource(folder.resolve(), release_in(folder))
+    source = VllmSource(folder.resolve(), release_in(folder), modules)
     missing = _missing(source)
     if missing:
         raise UsageError(f"--vllm-source {folder} holds no {missing}; expected one ({_HOW})")
     return source
 
 
-def _installed() -> Sources:
+def _installed(modules: tuple[str, ...]) -> Sources:
     spec = importlib.util.find_spec(VLLM)
     if spec is None or spec.origin is None:
         return Sources((), "vLLM is not installed; pass an unpacked wheel by --vllm-source DIR")
     root = Path(spec.origin).parent.parent
-    source = VllmSource(root, release_in(root))
+    source = VllmSource(root, release_in(root), modules)
     missing = _missing(source)
     if missing:
         return Sources((), f"the installed vLLM {source.release} has no {missing}")
@@ -117,6 +130,6 @@ def _installed() -> Sources:
 
 def _missing(source: VllmSource) -> str:
     """Return the first required file that a source lacks; empty if it lacks none."""
-    paths = [source.path_of(module) for module in (BLOCK_TABLE, BUFFER_UTILS)]
+    paths = [source.path_of(module) for module in source.modules]
     missing = [path.relative_to(source.root).as_posix() for path in paths if not path.is_file()]
     return missing[0] if missing else ""

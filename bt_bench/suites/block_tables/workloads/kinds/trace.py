@@ -132,12 +132,13 @@ def _window_figures(parameters: TraceParameters, start: int) -> StepFigures:
 def tokens_per_step(parameters: TraceParameters) -> Int64Array:
     """Return the tokens of each step of the whole sequence."""
     # All windows of a sequence share one pass over it.
-    return _tokens_per_step(parameters.model_copy(update={"window": Window()}).model_dump_json())
+    whole = parameters.model_copy(update={"window": Window()})
+    return _tokens_per_step(type(parameters), whole.model_dump_json())
 
 
 @lru_cache(maxsize=8)
-def _tokens_per_step(parameters_json: str) -> Int64Array:
-    scheduler = Scheduler(TraceParameters.model_validate_json(parameters_json))
+def _tokens_per_step(kind: type[TraceParameters], parameters_json: str) -> Int64Array:
+    scheduler = Scheduler(kind.model_validate_json(parameters_json))
     tokens = array("q")
     while scheduler.advance():
         tokens.append(scheduler.batch.num_tokens)

@@ -1,0 +1,1 @@
+"""The suite of batch preparation: inputs, block tables and slots of a step."""

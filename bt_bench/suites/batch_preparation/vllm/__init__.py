@@ -1,0 +1,1 @@
+"""vLLM's own preparation of a batch, as a variant."""
