@@ -50,6 +50,7 @@ class SeparateInputs(BatchInputOperations):
     features = FEATURES | TABLE_FEATURES
 
     tables: DeviceBlockTables
+    tables_type: type[DeviceBlockTables] = DeviceBlockTables
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class SeparateInputs(BatchInputOperations):
         check_layouts(table_layout, layout)
         self.layout = layout
         self.requests = requests
-        self.tables = DeviceBlockTables(table_layout, device)
+        self.tables = self.tables_type(table_layout, device)
         self.device = self.tables.device
         self.buffers = buffers or InputBuffers.zeros(layout, self.device)
         self._pins = self.device.type == "cuda"

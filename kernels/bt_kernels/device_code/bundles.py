@@ -48,10 +48,18 @@ class Features(NamedTuple):
     options: bool  # window, caller's tables or slots
     sharded: bool  # context parallelism
     aligned: bool  # whether all rows of tables begin at multiples of 16 bytes
+    begin: int = 0  # where the bitmap begins among the words
+    # The following are for batches whose inputs are prepared; see `input_parts`.
+    requests: int = 0  # words of requests, the first ones; 0: the batch is in memory
+    few: int = 0  # requests for a program that prepares inputs
+    span: int = 0  # tokens for such a program
+    logits: int = 0  # of a request, that are written at a time
+    lookahead: int = 0  # tokens that follow a prompt's, likewise
+    bonus: int = 0  # logits of a request beyond its drafts
 
 
 class Batch(NamedTuple):
-    """The batch of a step."""
+    """The batch of a step. If words have its requests, the tensors are not read."""
 
     idx_mapping: Any  # [R], int32 elements `index_step` apart
     index_step: Any  # 2 if the mapping is int64: only the lower halves are read
@@ -59,6 +67,7 @@ class Batch(NamedTuple):
     positions: Any  # [T] int64
     num_reqs: Any
     num_rows: Any  # to gather or zero
+    words: Any  # parameters that have its requests; `None` where they are indexed
 
 
 class Cut(NamedTuple):
@@ -104,6 +113,7 @@ class Rows(NamedTuple):
     place: Any  # where its ids are, or its only id
     staged: Any
     length: Any  # blocks that the row has after the step; undefined for dummy requests
+    begin: Any  # first tokens of their requests, if words have these; else undefined
 
 
 class Tokens(NamedTuple):

@@ -41,6 +41,41 @@ BITMAP_ROWS = tl.constexpr(48)  # bits of a word for rows; see `one_launch_kerne
 PIECE_IDS = tl.constexpr(512)  # block ids of an interval that a program writes
 ALIGNED_IDS = tl.constexpr(4)  # the ids of an interval in memory begin at a multiple of this
 
+# The word of a request: from the highest bit down, an unused one, its row, its first logit, and its
+# first token. Behind the last request, a word with the numbers of logits and tokens.
+ROW_BITS = tl.constexpr(48)
+LOGIT_BITS = tl.constexpr(27)
+LOGIT_MASK = tl.constexpr(0x1FFFFF)
+START_MASK = tl.constexpr(0x7FFFFFF)
+
+INPUT_FIELDS = tl.constexpr(23)
+# Words behind those of requests. Addresses of what is new in each step; 0 where nothing is written:
+MAPPED = tl.constexpr(0)  # idx_mapping
+EXPANDED = tl.constexpr(1)  # expanded_idx_mapping
+LOCAL_POS = tl.constexpr(2)  # expanded_local_pos
+CU_LOGITS = tl.constexpr(3)  # cu_num_logits
+LOGITS = tl.constexpr(4)  # logits_indices
+NUM_PADDED = tl.constexpr(5)  # tokens with a mark of padding; at least those of the batch
+HAS_PREFILL = tl.constexpr(6)
+# Addresses of the persistent outputs, the last one 0 where nothing marks padding:
+INPUT_IDS = tl.constexpr(7)
+POSITIONS = tl.constexpr(8)
+STARTS = tl.constexpr(9)  # query_start_loc
+LENGTHS = tl.constexpr(10)  # seq_lens
+IS_PADDING = tl.constexpr(11)
+# The state of requests: addresses, and strides in elements.
+COMPUTED = tl.constexpr(12)  # num_computed_tokens
+PREFILL_LEN = tl.constexpr(13)
+TOKENS = tl.constexpr(14)  # all_token_ids
+TOKEN_STRIDE = tl.constexpr(15)
+SAMPLED = tl.constexpr(16)  # last_sampled_tokens
+DRAFTS = tl.constexpr(17)  # draft_tokens
+DRAFT_STRIDE = tl.constexpr(18)
+NEXT = tl.constexpr(19)  # next_prefill_tokens
+NEXT_STRIDE = tl.constexpr(20)
+NUM_LOOKAHEAD = tl.constexpr(21)
+MAX_NUM_REQS = tl.constexpr(22)
+
 
 _SIZES = [
     "num_computed_tokens",

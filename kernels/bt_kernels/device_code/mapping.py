@@ -6,9 +6,9 @@ import triton
 import triton.language as tl
 
 from bt_kernels.device_code.bundles import NOTHING, Rows, Tokens
-from bt_kernels.device_code.fields import BLOCK_SHIFT, BLOCK_SIZE, CAPACITY
+from bt_kernels.device_code.fields import BLOCK_SHIFT, BLOCK_SIZE, CAPACITY, COMPUTED
 from bt_kernels.device_code.parts import _local_position
-from bt_kernels.device_code.staged_rows import _staged_ids
+from bt_kernels.device_code.staged_rows import _parameter, _staged_ids, _start, _starts
 
 
 @triton.jit
@@ -21,8 +21,12 @@ def _spread(values, chosen):
 def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """Return the `Rows` of a tile's tokens; their lengths are not looked up."""
     batch_index = tile * SIZES.tile + tl.arange(0, SIZES.tile)
-    ends = batch.query_start_loc + batch_index + 1
-    past = tl.load(ends, mask=batch_index < batch.num_reqs, other=2147483647)
+    live = batch_index < batch.num_reqs
+    if FEATURES.requests > 0:
+        past = _starts(batch, tl.where(live, batch_index + 1, 0), FEATURES)
+        past = tl.where(live, past, 2147483647)
+    else:
+        past = tl.load(batch.query_start_loc + batch_index + 1, mask=live, other=2147483647)
     which = tl.sum((token[None, :] >= past[:, None]).to(tl.int32), axis=0)
     chosen = tl.arange(0, SIZES.tile)[:, None] == which[None, :]
     row = _spread(rows.row, chosen)
@@ -34,13 +38,50 @@ def _spread_rows(batch, tile, rows, token, SIZES: tl.constexpr, FEATURES: tl.con
         end = _spread(rows.end, chosen)
         place = _spread(rows.place, chosen)
     length = tl.zeros_like(row)  # Triton 3.6 cannot return `None`
-    return Rows(row, start, end, place, end > start, length)
+    begin = length
+    if FEATURES.requests > 0:
+        begin = _spread(rows.begin, chosen)
+    return Rows(row, start, end, place, end > start, length, begin)
+
+
+@triton.jit
+def _input(batch, field: tl.constexpr, FEATURES: tl.constexpr):
+    """Return a field of the inputs that are prepared, int64."""
+    place = tl.full([1], FEATURES.requests, tl.int32) + field
+    return tl.sum(_parameter(batch.words, place, FEATURES.indexed), axis=0)
+
+
+@triton.jit
+def _request_at(batch, token, FEATURES: tl.constexpr):
+    """Find the request of each token by bisection; of tokens past the last one, the last request.
+
+    The ends of requests are parameters. Reads of different ones by one program are served one after
+    another, and all programs begin with the same ones.
+    """
+    step = 1
+    while step < batch.num_reqs:
+        step = step * 2
+    step = step // 2
+    found = tl.zeros_like(token)
+    while step > 0:
+        further = found + step
+        exists = further < batch.num_reqs
+        start = _starts(batch, tl.where(exists, further, 0), FEATURES)
+        found = tl.where(exists & (start <= token), further, found)
+        step = step // 2
+    return found
 
 
 @triton.jit
 def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
     """Look up the blocks of tokens, whose rows are `rows`; return `Tokens`."""
-    position = tl.load(batch.positions + token, mask=mask, other=0)
+    if FEATURES.requests > 0:
+        # Not from `positions`, which other programs write.
+        address = _input(batch, COMPUTED, FEATURES).to(tl.pointer_type(tl.int32))
+        computed = tl.load(address + rows.row, mask=mask & (rows.row >= 0), other=0)
+        position = (computed + (token - rows.begin)).to(tl.int64)
+    else:
+        position = tl.load(batch.positions + token, mask=mask, other=0)
     block_size = tl.load(group.descriptor + BLOCK_SIZE)
     capacity = tl.load(group.descriptor + CAPACITY)
     row, start, end, place = rows.row, rows.start, rows.end, rows.place
@@ -131,9 +172,9 @@ def _request_of(batch, token, ended, begun):
 
 
 @triton.jit
-def _pad(group, batch, chunk, num_chunks, SIZES: tl.constexpr):
+def _pad(group, batch, chunk, num_chunks, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """Pad slots from the real token count to the end: every `num_chunks`-th chunk."""
-    num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
+    num_tokens = _start(batch, batch.num_reqs, FEATURES)
     for first in range(chunk * SIZES.block, group.num_slots, num_chunks * SIZES.block):
         token = first + tl.arange(0, SIZES.block)
         pad = tl.full([SIZES.block], SIZES.pad, dtype=tl.int64)

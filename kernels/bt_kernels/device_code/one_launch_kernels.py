@@ -71,6 +71,7 @@ from bt_kernels.device_code.fields import (
     MARK_FIELDS,
     OPTION_FIELDS,
 )
+from bt_kernels.device_code.input_parts import _num_input_parts, _prepare_part
 from bt_kernels.device_code.one_launch_parts import (
     _group,
     _in_group,
@@ -118,16 +119,27 @@ def one_launch_carrying_kernel(
     in_memory = None if FEATURES.indexed else words
     staged = Staged(staging, in_memory, num_words, num_pieces, None, None)
     num_writers = (num_words + SIZES.words - 1) // SIZES.words + num_pieces
-    batch = Batch(idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows)
+    batch = Batch(
+        idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows, in_memory
+    )
+    if FEATURES.requests > 0:
+        # These begin first: those of prompts read pinned memory.
+        num_inputs = _num_input_parts(batch, FEATURES)
+        if part < num_inputs:
+            _prepare_part(part, batch, FEATURES)
+        # Less than all others, then.
+        part -= num_inputs
     if part < num_writers:
-        if FEATURES.where != NOTHING:
-            _write_part(part, descriptors, staged, batch, SIZES, FEATURES)
-    else:
+        if FEATURES.where != NOTHING:  # noqa: SIM102  # it is known when compiled, the other is not
+            if part >= 0:
+                _write_part(part, descriptors, staged, batch, SIZES, FEATURES)
+    elif FEATURES.gathers or FEATURES.maps:
         cut = Cut(num_spans, num_wide, num_chunks, num_pads)
         in_group = _in_group(batch, cut, SIZES)
         index = ((part - num_writers) // in_group).to(tl.int64)
         if FEATURES.options:
-            place = tl.full([1], FEATURES.groups * FEATURES.bitmap, tl.int64) + index
+            targets: tl.constexpr = FEATURES.begin + FEATURES.groups * FEATURES.bitmap
+            place = tl.full([1], targets, tl.int64) + index
             target = tl.sum(_parameter(in_memory, place, FEATURES.indexed), axis=0)
             slots = slots_out.to(tl.int64)
             slots = tl.where(slots != 0, slots + index * slots_stride * 8, slots)
@@ -186,6 +198,7 @@ def one_launch_captured_kernel(
         _lower(third).to(tl.pointer_type(tl.int64)),
         _upper(first),
         _upper(second),
+        None,
     )
     # Without a batch, where only records are written, there is nothing to find requests in.
     num_spans = tl.where(_lower(second) != 0, num_spans, 0)

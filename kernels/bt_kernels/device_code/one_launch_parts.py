@@ -20,6 +20,7 @@ from bt_kernels.device_code.gathering import _gather_tile
 from bt_kernels.device_code.mapping import (
     _look_up,
     _pad,
+    _request_at,
     _request_of,
     _requests_in,
     _spread_rows,
@@ -29,6 +30,8 @@ from bt_kernels.device_code.staged_rows import (
     _find_carried,
     _find_marked,
     _mapped_rows,
+    _start,
+    _starts,
     _write_several,
     _write_staged,
     _write_words,
@@ -38,7 +41,7 @@ from bt_kernels.device_code.staged_rows import (
 @triton.jit
 def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
     """Return the `Rows` of requests, by their places in the batch."""
-    row = _mapped_rows(batch, batch_index)
+    row = _mapped_rows(batch, batch_index, FEATURES)
     # One that does not exist counts as a dummy request.
     row = tl.where(row < tl.load(group.descriptor + NUM_ROWS), row, -1)
     length = tl.zeros_like(row)
@@ -52,7 +55,10 @@ def _rows_at(group, staged, batch, batch_index, FEATURES: tl.constexpr):
         num_blocks = tl.load(group.descriptor + NUM_BLOCKS).to(tl.pointer_type(tl.int32))
         owned = tl.load(num_blocks + row, mask=(row >= 0) & (~found), other=0)
         length = tl.where(found, end, owned)
-    return Rows(row, start, end, place, found, length)
+    begin = row
+    if FEATURES.requests > 0:
+        begin = _starts(batch, tl.minimum(batch_index, batch.num_reqs), FEATURES)
+    return Rows(row, start, end, place, found, length, begin)
 
 
 @triton.jit
@@ -93,17 +99,33 @@ def _given(field, address):
 @triton.jit
 def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """Map the tokens that tiles leave over, in every `num_spans`-th span of the batch's tokens."""
-    num_tokens = tl.load(batch.query_start_loc + batch.num_reqs)
+    num_tokens = _start(batch, batch.num_reqs, FEATURES)
     for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
-        ended, begun, farthest = _requests_in(batch, first, SIZES)
-        if farthest > SIZES.tokens:  # else tiles map all of it
+        if FEATURES.requests > 0:
             token = first + tl.arange(0, SIZES.span)
-            request = _request_of(batch, token, ended, begun)
-            rows = _rows_at(group, staged, batch, request, FEATURES)
-            its_tile = tl.load(batch.query_start_loc + request // SIZES.tile * SIZES.tile)
+            request = _request_at(batch, token, FEATURES)
+            its_tile = _starts(batch, request // SIZES.tile * SIZES.tile, FEATURES)
             mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)
-            tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
-            _store_slots(group, tokens, SIZES)
+            if tl.max(mask.to(tl.int32), axis=0) > 0:
+                rows = _rows_at(group, staged, batch, request, FEATURES)
+                tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
+                _store_slots(group, tokens, SIZES)
+        else:
+            _map_span(group, staged, batch, first, num_tokens, SIZES, FEATURES)
+
+
+@triton.jit
+def _map_span(group, staged, batch, first, num_tokens, SIZES: tl.constexpr, FEATURES: tl.constexpr):
+    """Map the tokens that tiles leave over, in the span that begins at `first`."""
+    ended, begun, farthest = _requests_in(batch, first, SIZES)
+    if farthest > SIZES.tokens:  # else tiles map all of it
+        token = first + tl.arange(0, SIZES.span)
+        request = _request_of(batch, token, ended, begun)
+        rows = _rows_at(group, staged, batch, request, FEATURES)
+        its_tile = tl.load(batch.query_start_loc + request // SIZES.tile * SIZES.tile)
+        mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)
+        tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
+        _store_slots(group, tokens, SIZES)
 
 
 @triton.jit
@@ -123,8 +145,8 @@ def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl
         tile = part - cut.num_spans
         begin = tile * TILE
         if FEATURES.maps:
-            first = tl.load(batch.query_start_loc + tl.minimum(begin, batch.num_reqs))
-            past_last = tl.load(batch.query_start_loc + tl.minimum(begin + TILE, batch.num_reqs))
+            first = _start(batch, tl.minimum(begin, batch.num_reqs), FEATURES)
+            past_last = _start(batch, tl.minimum(begin + TILE, batch.num_reqs), FEATURES)
             rows = _rows_at(group, staged, batch, begin + tl.arange(0, TILE), FEATURES)
             token = first + tl.arange(0, SIZES.tokens)
             its_rows = _spread_rows(batch, tile, rows, token, SIZES, FEATURES)
@@ -145,7 +167,7 @@ def _of_group(group, staged, batch, cut, part, SIZES: tl.constexpr, FEATURES: tl
             _gather_tile(group, staged, batch, cut, chunk, place, rows, True, 1, SIZES, FEATURES)
     elif FEATURES.maps:
         pad = part - cut.num_spans - num_tiles - cut.num_wide * cut.num_chunks
-        _pad(group, batch, pad, cut.num_pads, SIZES)
+        _pad(group, batch, pad, cut.num_pads, SIZES, FEATURES)
 
 
 @triton.jit

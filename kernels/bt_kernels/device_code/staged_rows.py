@@ -10,10 +10,14 @@ from bt_kernels.device_code.fields import (
     ALIGNED_IDS,
     BITMAP_ROWS,
     DESCRIPTOR_FIELDS,
+    LOGIT_BITS,
+    LOGIT_MASK,
     MARK_FIELDS,
     NUM_BLOCKS,
     PIECE_IDS,
+    ROW_BITS,
     SOURCE,
+    START_MASK,
     WIDTH,
 )
 
@@ -167,7 +171,9 @@ def _find_carried(row, group, staged, FEATURES: tl.constexpr):
     """Find the intervals of rows `[TILE]`: start, end (0 if none), value, and presence."""
     known = tl.maximum(row, 0)
     word = _parameter(
-        staged.words, group * FEATURES.bitmap + known // BITMAP_ROWS, FEATURES.indexed
+        staged.words,
+        FEATURES.begin + group * FEATURES.bitmap + known // BITMAP_ROWS,
+        FEATURES.indexed,
     )
     bit = (known % BITMAP_ROWS).to(tl.int64)
     found = (row >= 0) & (((word >> bit) & 1) > 0)
@@ -199,9 +205,8 @@ def _group_of(staged, index, FEATURES: tl.constexpr):
     """Return the groups of intervals, by their index, int64."""
     group = tl.zeros_like(index).to(tl.int64)
     for following in range(1, FEATURES.groups):
-        word = _parameter(
-            staged.words, tl.full([1], following * FEATURES.bitmap, tl.int32), FEATURES.indexed
-        )
+        place = tl.full([1], FEATURES.begin + following * FEATURES.bitmap, tl.int32)
+        word = _parameter(staged.words, place, FEATURES.indexed)
         first = tl.sum(_before(word), axis=0)
         group += (index >= first).to(tl.int64)
     return group
@@ -224,25 +229,73 @@ def _write_words(descriptors, staged, first, SIZES: tl.constexpr, FEATURES: tl.c
 
 
 @triton.jit
-def _mapped_rows(batch, batch_index):
+def _mapped_rows(batch, batch_index, FEATURES: tl.constexpr):
     """Load the rows of requests, int32; -1 past the batch, and for a row that int32 does not hold.
 
     An int64 row is read as two halves: both dtypes of the mapping then take one binary.
     """
-    place = batch.idx_mapping + batch_index * batch.index_step
-    row = tl.load(place, mask=batch_index < batch.num_reqs, other=-1)
-    wide = batch_index < tl.where(batch.index_step > 1, batch.num_reqs, 0)
-    upper = tl.load(place + 1, mask=wide, other=0)
-    return tl.where(wide & (upper != (row >> 31)), -1, row)
+    if FEATURES.requests > 0:
+        inside = batch_index < batch.num_reqs
+        word = _parameter(batch.words, tl.where(inside, batch_index, 0), FEATURES.indexed)
+        row = tl.where(inside, _row_in(word), -1)
+    else:
+        place = batch.idx_mapping + batch_index * batch.index_step
+        low = tl.load(place, mask=batch_index < batch.num_reqs, other=-1)
+        wide = batch_index < tl.where(batch.index_step > 1, batch.num_reqs, 0)
+        upper = tl.load(place + 1, mask=wide, other=0)
+        row = tl.where(wide & (upper != (low >> 31)), -1, low)
+    return row
 
 
 @triton.jit
-def _is_left(batch, row, SIZES: tl.constexpr):
+def _row_in(word):
+    """Return the row of a request, from its word; int32."""
+    return ((word >> ROW_BITS) & 0x7FFF).to(tl.int32)
+
+
+@triton.jit
+def _start_in(word):
+    """Return the first token of a request, from its word; int32."""
+    return (word & START_MASK).to(tl.int32)
+
+
+@triton.jit
+def _logit_in(word):
+    """Return the first logit of a request, from its word; int32."""
+    return ((word >> LOGIT_BITS) & LOGIT_MASK).to(tl.int32)
+
+
+@triton.jit
+def _starts(batch, batch_index, FEATURES: tl.constexpr):
+    """Return the first token of requests, int32; behind the last one, the number of tokens.
+
+    `batch_index` is a tensor of 0 to `num_reqs`.
+    """
+    if FEATURES.requests > 0:
+        start = _start_in(_parameter(batch.words, batch_index, FEATURES.indexed))
+    else:
+        start = tl.load(batch.query_start_loc + batch_index)
+    return start
+
+
+@triton.jit
+def _start(batch, batch_index, FEATURES: tl.constexpr):
+    """Return the first token of a request, like `_starts`."""
+    if FEATURES.requests > 0:
+        index = tl.zeros([1], dtype=tl.int32) + batch_index
+        start = tl.sum(_starts(batch, index, FEATURES), axis=0)
+    else:
+        start = tl.load(batch.query_start_loc + batch_index)
+    return start
+
+
+@triton.jit
+def _is_left(batch, row, SIZES: tl.constexpr, FEATURES: tl.constexpr):
     """Return whether no request of the batch has a row, `[1]`."""
     found = tl.zeros([1], dtype=tl.int32)
     for base in range(0, batch.num_reqs, SIZES.searched):
         index = base + tl.arange(0, SIZES.searched)
-        its_row = _mapped_rows(batch, index)
+        its_row = _mapped_rows(batch, index, FEATURES)
         found = tl.maximum(found, tl.max((its_row == row).to(tl.int32), axis=0))
     return found == 0
 
@@ -262,7 +315,7 @@ def _write_several(descriptors, staged, batch, which, SIZES: tl.constexpr, FEATU
     offset = tl.sum(piece, axis=0) * PIECE_IDS + tl.arange(0, PIECE_IDS)
     mask = offset < length
     if FEATURES.where != CARRIED:
-        mask &= _is_left(batch, row, SIZES)
+        mask &= _is_left(batch, row, SIZES, FEATURES)
     tl.store(target + offset, _staged_ids(staged, place + offset, mask, FEATURES), mask=mask)
 
 

@@ -9,7 +9,7 @@
 #include <structmember.h>
 
 
-#define MAX_PARAMETERS 2048
+#define MAX_PARAMETERS 4096
 #define MAX_LEADING 64
 #define ALIGNMENT 16 /* bytes */
 #define MAX_WORDS 64

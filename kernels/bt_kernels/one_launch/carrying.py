@@ -50,7 +50,7 @@ GATHER, SLOTS, GATHER_SLOTS = PARTS = range(len(PAYLOADS), len(PAYLOADS) + 3)
 IN_HOST_MEMORY = (FEW_APART, MANY_APART, IN_MEMORY)
 """Kinds of which a part is in a buffer of the host."""
 
-_WHERE = {
+WHERE = {
     SINGLE_IDS: CARRIED.value,
     FEW_IDS: CARRIED.value,
     MANY_IDS: CARRIED.value,
@@ -59,6 +59,7 @@ _WHERE = {
     IN_MEMORY: LISTED.value,
     **dict.fromkeys(PARTS, NOTHING.value),
 }
+"""Where kernels find what is staged, by kind."""
 
 NUM_LEADING = 18
 """Arguments of the kernel before the words."""
@@ -126,7 +127,7 @@ class CarryingLaunch:
         if packed is None:
             return False
         num_words, num_pieces, head, size, apart, longest = packed
-        kind = self._kind(num_pieces, head, size, longest)
+        kind = self.kind_of(num_pieces, head, size, longest)
         has_options = self._sharded or bool(options)
         aligned = tables.rows_are_aligned and _are_aligned(options.tables or ())
         cut = tables.cut_of(batch)
@@ -202,7 +203,8 @@ class CarryingLaunch:
         )
         self._launch(binary, grid, arguments)
 
-    def _kind(self, num_pieces: int, head: int, size: int, longest: int) -> int:
+    def kind_of(self, num_pieces: int, head: int, size: int, longest: int) -> int:
+        """Return which of `KINDS` suits what is staged; the arguments are of `pack_words`."""
         room = self.payloads
         if size <= room.single_ids and not num_pieces:
             return SINGLE_IDS
@@ -302,7 +304,7 @@ class CarryingLaunch:
     def _constants_of(self, binary: Binary) -> tuple[Any, ...]:
         is_part = binary.kind in PARTS
         features = Features(
-            where=_WHERE[binary.kind],
+            where=WHERE[binary.kind],
             gathers=binary.kind != SLOTS,
             maps=binary.kind != GATHER,
             ids=not is_part and binary.kind != SINGLE_IDS,

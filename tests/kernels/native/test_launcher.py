@@ -532,7 +532,7 @@ refused(lambda: make_step(device=launcher.Device(2)).add(0, 0, True, False, make
 refused(lambda: make_step().add(2, 0, True, False, None))
 refused(lambda: make_step().add(0, 9, True, False, None))
 refused(lambda: make_step(size=2))
-refused(lambda: make_step(size=2030))
+refused(lambda: make_step(size=4078))
 refused(lambda: make_step(constants=[1, 2]))
 refused(lambda: make_step(constants=(CONSTANTS | dict(span=0)).values()))
 refused(lambda: make_step(staged=None))

@@ -1,0 +1,278 @@
+"""The preparation of batches in one launch for all inputs, or for a whole step."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bt_kernels.batch_inputs.arguments import check_contents, check_sizes
+from bt_kernels.batch_inputs.carried import MOST_REQUESTS, CarriedInputs, NewOutputs
+from bt_kernels.batch_inputs.interface import PreparedBatch
+from bt_kernels.batch_inputs.staged_copy import StagedCopyInputs
+from bt_kernels.one_launch import Batch, OneLaunch
+
+if TYPE_CHECKING:
+    from bt_kernels.batch_inputs.buffers import InputBuffers, RequestTensors
+    from bt_kernels.batch_inputs.layout import InputLayout
+    from bt_kernels.layout import TableLayout
+
+_KEPT_VIEWS = 512  # sizes whose views are kept; those of three tensors take a KiB of host memory
+
+
+class FusedInputs(StagedCopyInputs):
+    """One launch for all inputs, and launches of their own for writes, and for tables and slots.
+
+    What a launch cannot do, the operations of `StagedCopyInputs` do instead, with the same results.
+
+    Attributes:
+        fallbacks: by reason, how many batches were prepared without the launch.
+
+    The arguments are those of `BatchInputOperations`. Where no launch can carry a batch, a warning
+    says why.
+    """
+
+    tables: OneLaunch
+    tables_type = OneLaunch
+
+    def __init__(
+        self,
+        table_layout: TableLayout,
+        layout: InputLayout,
+        requests: RequestTensors,
+        device: torch.device | str,
+        buffers: InputBuffers | None = None,
+    ) -> None:
+        super().__init__(table_layout, layout, requests, device, buffers)
+        self.fallbacks: Counter[str] = Counter()
+        self._why_not = CarriedInputs.why_not(self.tables, layout)
+        self._carried: CarriedInputs | None = None
+        if self._why_not is None:
+            self._carried = CarriedInputs(self.tables, layout, requests, self.buffers)
+        else:
+            warnings.warn(f"batches take several launches: {self._why_not}", stacklevel=2)
+        self._tokens = torch.arange(layout.max_num_reqs, device=self.device)
+        # Without a reference to this object, which would then outlive its last user.
+        counts, zeros, tokens, of = self._counts, self._zeros, self._tokens, self.buffers
+        self._constants = lru_cache(_KEPT_VIEWS)(
+            lambda size: (counts[: size + 1], zeros[:size], tokens[:size])
+        )
+        self._views_of_tokens = lru_cache(_KEPT_VIEWS)(
+            lambda size: (of.input_ids[:size], of.positions[:size], of.is_padding[:size])
+        )
+        self._views_of_requests = lru_cache(_KEPT_VIEWS)(
+            lambda size: (of.query_start_loc[: size + 1], of.seq_lens[:size])
+        )
+
+    def prepare_inputs(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> PreparedBatch:
+        given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
+        reason = self._unfit(len(rows))
+        if reason is None:
+            batch, room = self._take(*given, num_reqs_padded, num_tokens_padded)
+            assert self._carried is not None
+            if self._carried.run_alone(room, len(rows), num_tokens_padded):
+                return batch
+            reason = "the kernel could not be loaded"
+        self.fallbacks[reason] += 1
+        return super().prepare_inputs(*given, num_reqs_padded, num_tokens_padded)
+
+    def prepare(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> PreparedBatch:
+        sizes = len(rows), int(query_lens.sum())
+        check_sizes(self.layout, *sizes, num_reqs_padded, num_tokens_padded)
+        self._check(rows, query_lens, prefill_lens, num_drafts)
+        self.tables.apply_staged_writes()
+        batch = self.prepare_inputs(
+            *(rows, query_lens, prefill_lens, has_prefill, num_drafts),
+            *(num_reqs_padded, num_tokens_padded),
+        )
+        block_tables, slot_mappings = self.tables.gather_and_compute_slot_mappings(
+            batch.idx_mapping,
+            batch.query_start_loc,
+            batch.positions,
+            num_reqs_padded,
+            num_tokens_padded,
+            num_computed_tokens=self.requests.num_computed_tokens,
+        )
+        return batch._replace(block_tables=block_tables, slot_mappings=slot_mappings)
+
+    def _unfit(self, num_reqs: int) -> str | None:
+        """Return why a batch of so many requests cannot be carried; `None` if it can."""
+        if num_reqs > MOST_REQUESTS:
+            return f"more than {MOST_REQUESTS} requests"
+        return self._why_not
+
+    def _check(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        num_drafts: npt.NDArray[np.int32] | None,
+    ) -> None:
+        """Refuse contents that have no meaning, as far as it takes no time without `validate`."""
+        if self.validate:
+            check_contents(self.layout, self.requests, rows, query_lens, prefill_lens, num_drafts)
+
+    def _take(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> tuple[PreparedBatch, int]:
+        """Check a batch, and make it the one of the next launch.
+
+        Returns:
+            The batch, whose tensors the launch fills; and the room that the launch needs.
+        """
+        num_reqs, layout = len(rows), self.layout
+        starts = np.empty(num_reqs_padded + 1, dtype=np.int32)
+        num_tokens = int(query_lens.sum())
+        check_sizes(layout, num_reqs, num_tokens, num_reqs_padded, num_tokens_padded)
+        self._check(rows, query_lens, prefill_lens, num_drafts)
+        starts[0] = 0
+        np.cumsum(query_lens, out=starts[1 : num_reqs + 1])
+        starts[num_reqs + 1 :] = num_tokens
+        cu_num_logits, num_drafts_in_all = self._count_logits(num_reqs, num_drafts)
+        num_logits = int(cu_num_logits[num_reqs])
+        if num_drafts is None and layout.num_new_sampled_tokens == 1:
+            new = self._new_without_drafts(num_reqs, num_tokens)
+        else:
+            new = self._new_with_drafts(num_reqs, num_logits)
+        tensors, addresses = new
+        assert self._carried is not None
+        self._carried.addressed = tensors
+        room = self._carried.carry(
+            rows, starts[: num_reqs + 1], cu_num_logits, num_tokens_padded, has_prefill, addresses
+        )
+        batch = PreparedBatch(
+            *tensors,
+            *self._views_of_tokens(num_tokens_padded),
+            *self._views_of_requests(num_reqs_padded),
+            starts,
+            cu_num_logits,
+            num_drafts_in_all,
+        )
+        return batch, room
+
+    def _new_without_drafts(
+        self, num_reqs: int, num_tokens: int
+    ) -> tuple[tuple[torch.Tensor, ...], NewOutputs]:
+        """Return tensors, and addresses, of a step of one logit for each request.
+
+        Those that are the same in every such step are prefixes of constant tensors.
+        """
+        cu_num_logits, local_pos, indices = self._constants(num_reqs)
+        if num_tokens == num_reqs:
+            mapping = torch.empty(num_reqs, dtype=torch.int64, device=self.device)
+            new = NewOutputs(mapping.data_ptr())
+        else:
+            mapping, indices, _ = self._split(num_reqs, num_reqs)
+            new = NewOutputs(mapping.data_ptr(), logits_indices=indices.data_ptr())
+        return (mapping, mapping, local_pos, cu_num_logits, indices), new
+
+    def _new_with_drafts(
+        self, num_reqs: int, num_logits: int
+    ) -> tuple[tuple[torch.Tensor, ...], NewOutputs]:
+        """Return tensors, and addresses, of a step with any number of logits for a request."""
+        sizes = num_reqs, num_logits, num_logits, _quarters(num_logits), _quarters(num_reqs + 1)
+        mapping, expanded, indices, local_pos, counts, _ = self._split(*sizes)
+        local_pos = local_pos.view(torch.int32)[:num_logits]
+        counts = counts.view(torch.int32)[: num_reqs + 1]
+        tensors = (mapping, expanded, local_pos, counts, indices)
+        return tensors, NewOutputs(*(tensor.data_ptr() for tensor in tensors))
+
+    def _split(self, *sizes: int) -> tuple[torch.Tensor, ...]:
+        """Return new int64 tensors of some sizes and a rest, in one allocation.
+
+        Each begins at a multiple of 16 bytes.
+        """
+        parts: list[int] = []
+        for size in sizes:
+            parts += (size, size % 2)
+        memory = torch.empty(sum(parts) + 1, dtype=torch.int64, device=self.device)
+        split = memory.split_with_sizes([*parts, 1])
+        return (*split[:-1:2], split[-1])
+
+
+class OneLaunchInputs(FusedInputs):
+    """One launch for a whole step: staged writes, inputs, tables and slots.
+
+    The arguments and attributes are those of `FusedInputs`.
+    """
+
+    def prepare(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> PreparedBatch:
+        given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
+        tables = self.tables
+        tables.refuse_capture("prepare")
+        reason = self._unfit(len(rows))
+        if reason is None:
+            batch, room = self._take(*given, num_reqs_padded, num_tokens_padded)
+            if self._launch_step(batch, room, num_reqs_padded, num_tokens_padded):
+                return batch._replace(
+                    block_tables=tables._views_of_tables(num_reqs_padded),
+                    slot_mappings=tables._views_of_slots(num_tokens_padded),
+                )
+            reason = "a kernel could not be loaded, or writes cannot be carried"
+        self.fallbacks[reason] += 1
+        return super().prepare(*given, num_reqs_padded, num_tokens_padded)
+
+    def _launch_step(
+        self, batch: PreparedBatch, room: int, num_reqs_padded: int, num_tokens_padded: int
+    ) -> bool:
+        """Launch a step whose batch is taken; return whether that was possible."""
+        tables = self.tables
+        assert self._carried is not None
+        tables._checked_dirty_rows()
+        if tables._captured_writes is not None:
+            tables._captured_writes.settle(tables)
+        num_reqs = len(batch.idx_mapping)
+        num_rows, dirty = tables._rows_to_gather(num_reqs, num_reqs_padded, None)
+        num_tokens = int(batch.query_start_loc_np[num_reqs])
+        positions = self.buffers.positions[:num_tokens]
+        step = Batch(batch.idx_mapping, batch.query_start_loc, positions, num_reqs, num_rows)
+        if not self._carried.run(tables, room, step, num_tokens_padded):
+            return False
+        # Not earlier: if a launch fails, the next one makes the writes.
+        tables._staged.clear()
+        tables.num_dirty_rows = dirty
+        return True
+
+
+def _quarters(size: int) -> int:
+    """Return how many int64 hold so many int32, at least."""
+    return (size + 1) // 2
