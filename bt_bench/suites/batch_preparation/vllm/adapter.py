@@ -31,6 +31,7 @@ _FUNCTIONS = (
     "combine_sampled_and_draft_tokens",
     "expand_idx_mapping",
     "InputBuffers",
+    "InputBatch",
 )
 
 
@@ -77,6 +78,7 @@ class Adapter(OpponentTables):
     combine_sampled_and_draft_tokens: Any
     expand_idx_mapping: Any
     InputBuffers: Any
+    InputBatch: Any
     async_tensor_h2d: Any
     tables_class: type[Any]
     features: frozenset[str]
@@ -96,6 +98,10 @@ class Adapter(OpponentTables):
         self.tables = self.tables_class(table_layout, device)
         self.buffers = self.InputBuffers(layout.max_num_reqs, layout.max_num_tokens, self.device)
         self.append_block_ids = self.tables.append_block_ids
+
+    def make_dummy(self, num_reqs: int, num_tokens: int, buffers: Any) -> None:
+        """Make vLLM's dummy batch in some buffers, as an engine does between batches."""
+        self.InputBatch.make_dummy(num_reqs, num_tokens, buffers)
 
     def prepare_inputs(
         self,

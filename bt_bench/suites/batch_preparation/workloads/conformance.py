@@ -133,7 +133,7 @@ class _Requests:
         for row in list(self.computed):
             if rng.random() < 0.15 or self._left(row) < 1 + engine.drafts:
                 self._end(row)
-        rows = [row for row in self.computed if rng.random() < 0.9]
+        rows = [row for row in self.computed if rng.random() < 0.9] or list(self.computed)
         free = [row for row in range(engine.max_num_reqs) if row not in self.computed]
         arriving = int(rng.integers(0 if rows else 1, len(free) + 1))
         new = rng.permutation(free)[:arriving].tolist()
@@ -144,16 +144,18 @@ class _Requests:
         has_drafts = engine.drafts > 0 and rng.random() < 0.8
         batch: list[tuple[int, int, int]] = []
         budget = engine.max_num_tokens
+        spare = engine.max_num_reqs - len(rows) - len(new)
         for row in rng.permutation(rows + new).tolist():
             length, drafts = self._query(row, budget, has_drafts)
             if length:
                 batch.append((row, length, drafts))
                 budget -= length
                 is_decode = self.computed[row] >= self.prompts[row]
-                room = budget >= length and len(batch) + len(rows) < engine.max_num_reqs
+                room = spare > 0 and budget >= length
                 if engine.repeats and is_decode and room and rng.random() < 0.5:
                     batch.append((row, length, drafts))
                     budget -= length
+                    spare -= 1
         return self._scheduled(batch, set(new), has_drafts)
 
     def _left(self, row: int) -> int:
@@ -181,7 +183,7 @@ class _Requests:
         if new + drafts > most:
             drafts = max(0, min(drafts, most - new))
             new = min(new, most - drafts)
-        return (0, 0) if new <= 0 else (new + drafts, drafts)
+        return new + drafts, drafts
 
     def _scheduled(
         self, batch: list[tuple[int, int, int]], new: set[int], has_drafts: bool
