@@ -9,6 +9,8 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +26,10 @@ from bt_bench.protocol.refs import (
     LOADED,
     MODULE,
     SuiteRef,
+    folder_at,
     load_suites_by,
     place_in,
+    ref_of,
     ref_of_value,
 )
 from bt_bench.protocol.suite import Suite
@@ -176,7 +180,8 @@ def loaded_files(suite: Suite) -> frozenset[str]:
 def source_sha256(suite: Suite) -> str:
     """Return the digest of the suite's own modules and of its reference.
 
-    These drive and check the variants. The suite's other kernels have digests of their own.
+    These drive and check the variants, and so do the modules of a suite that it derives from. The
+    suite's other kernels have digests of their own.
     """
     digest = hashlib.sha256()
     if suite.listed is not None:
@@ -187,10 +192,19 @@ def source_sha256(suite: Suite) -> str:
     reference = _kernels_of(suite).joinpath(*suite.variants.split("."), "reference.py")
     if reference.is_file():  # a missing one is reported by the search for variants
         digest.update(reference.read_bytes())
-    for path in sorted(folder.rglob("*.py")):
-        if not path.is_relative_to(kernels) and is_regular(path):
-            digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes())
+    for root in dict.fromkeys((folder, *_folders_of_bases(suite))):
+        for path in sorted(root.rglob("*.py")):
+            if not path.is_relative_to(kernels) and is_regular(path):
+                digest.update(os.fsencode(path.relative_to(root)) + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def _folders_of_bases(suite: Suite) -> Iterator[Path]:
+    """Yield the folders of suites whose classes a suite derives from."""
+    for base in type(suite).__mro__[1:]:
+        if issubclass(base, Suite) and base is not Suite:
+            with suppress(LookupError):  # of no suite, such as of an installed package
+                yield folder_at(ref_of(base))
 
 
 def is_regular(path: Path) -> bool:

@@ -23,7 +23,7 @@ from bt_kernels.batch_inputs.layout import InputLayout
 
 @dataclass(frozen=True)
 class StepInputs:
-    """One step: what the host knows, and the state of the requests that the device has.
+    """One step: the host's decisions, and the state of the requests on the device.
 
     Args:
         appends: staged before the step.

@@ -1,4 +1,4 @@
-"""A check of variants that prepare batches: the common one, and what a call returns.
+"""A check of variants that prepare batches: the common one, and one of the returned batch.
 
 Tensors that are new in each step are compared with the reference's. They are kept for many further
 steps, and compared again after each of these: a reader may hold them so long.
@@ -64,7 +64,7 @@ class InputTrial(PlainTrial):
         return InputsUnderCheck(**vars(super().resume(driver)))
 
     def expect(self, index: int) -> dict[Path, ExpectedStep]:
-        """See the base class; notes what the reference returns, which it does for any path."""
+        """See the base class; keeps the batch that the reference returns, the same for any path."""
         expected = super().expect(index)
         reference = next(iter(self._references.values()))
         step = self._reference_inputs[index]
@@ -121,8 +121,8 @@ def compare_batch(operation: str, result: Any, wanted: Any, variant: Any) -> Non
 
     Args:
         operation: `inputs` or `prepare`.
-        result: what the variant's call returned.
-        wanted: what `prepare_inputs` of the reference returned.
+        result: the batch that the variant's call returned.
+        wanted: the batch that `prepare_inputs` of the reference returned.
         variant: the variant's object.
 
     Raises:

@@ -60,7 +60,7 @@ class RequestTensors:
         prefill_len: `[max_num_reqs]` int32, tokens that a request came with.
         all_token_ids: `[max_num_reqs, max_model_len]` int32, elements of a row adjacent. Often a
             device view of pinned memory, which kernels read and the host cannot copy cheaply.
-            Columns from `prefill_len` on hold what the engine has put there.
+            The engine may have written columns from `prefill_len` on, too.
         last_sampled_tokens: `[max_num_reqs]` or `[max_num_reqs, 1]` int64, contiguous.
         draft_tokens: `[max_num_reqs, num_speculative_steps]` int64, elements of a row adjacent.
         next_prefill_tokens: `[num_lookahead, max_num_reqs]` int32, elements of a row adjacent;

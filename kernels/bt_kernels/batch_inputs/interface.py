@@ -4,7 +4,7 @@ The symbols in shapes: R requests in the batch, T tokens in the step, L logits i
 of block tables. A step of an engine has three parts: A applies staged writes, B prepares inputs, C
 gathers block tables and computes slots. `prepare_inputs` is B, `prepare` all three.
 
-`bt_kernels.batch_inputs.variants.reference` states the semantics plainly in code. They are those of
+`bt_kernels.batch_inputs.variants.reference` states the semantics plainly in code. They are as in
 `prepare_inputs` and `prepare_attn` of vLLM 0.33.0, without adaptive verification and without
 prefill context parallelism.
 """
@@ -163,7 +163,7 @@ class BatchInputOperations(ABC):
         num_reqs_padded: int,
         num_tokens_padded: int,
     ) -> PreparedBatch:
-        """Prepare the inputs of a batch (B), from what the scheduler knows on the host.
+        """Prepare the inputs of a batch (B), from the scheduler's decisions on the host.
 
         For the request at batch index b in row r, let c be `num_computed_tokens[r]` on the device,
         q its query length, p its `prefill_len`, d its drafts, and n the number of its logits,
@@ -217,7 +217,7 @@ class BatchInputOperations(ABC):
     ) -> PreparedBatch:
         """Apply staged writes, prepare inputs, gather, and compute slots (A + B + C).
 
-        Arguments and errors are those of `prepare_inputs`. The gather gets
-        `requests.num_computed_tokens`, so groups with a sliding window are masked. The slots are
-        those of `positions`. `BlockTableOperations` defines block tables and slots.
+        Arguments and errors are as in `prepare_inputs`. The gather gets
+        `requests.num_computed_tokens`, so groups with a sliding window are masked. The slots follow
+        from `positions`. `BlockTableOperations` defines block tables and slots.
         """

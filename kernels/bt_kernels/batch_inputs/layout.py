@@ -34,7 +34,7 @@ class InputLayout:
         num_speculative_steps: columns of `draft_tokens`, the most draft tokens of a request. 0: no
             batch has drafts.
         num_lookahead: rows of `next_prefill_tokens`.
-        num_new_sampled_tokens: logits of a request beyond those of its drafts: 1, or 0 for models
+        num_new_sampled_tokens: logits of a request beyond one for each draft: 1, or 0 for models
             that sample no token of their own, such as diffusion models. 0 needs
             `num_speculative_steps` of 1 or more.
         marks_padding: whether each step writes `is_padding` (`VLLM_MOE_SKIP_PADDING` of vLLM).

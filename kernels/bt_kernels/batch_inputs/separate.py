@@ -44,7 +44,7 @@ class Moved(NamedTuple):
 class SeparateInputs(BatchInputOperations):
     """A device operation for each output, and separate launches for block tables and slots.
 
-    The arguments are those of `BatchInputOperations`.
+    It takes the arguments of `BatchInputOperations`.
     """
 
     features = FEATURES | TABLE_FEATURES

@@ -1,9 +1,9 @@
 """vLLM's own preparation of a batch as a variant; its functions are called as they are.
 
-The catalogue runs this file once for each arm, as it does with any variant's file. The calls are
-those of `prepare_inputs` and `prepare_attn` of vLLM's model runner, in their order. What these do
-on the host alone, without an effect on the device, is left out, which favours vLLM: upper bounds of
-lengths, copies of the scheduler's state, and the object of the batch.
+The catalogue runs this file once for each arm, as it does with any variant's file. It makes the
+calls of `prepare_inputs` and `prepare_attn` of vLLM's model runner, in their order. It leaves out
+work on the host that has no effect on the device, which favours vLLM: upper bounds of lengths,
+copies of the scheduler's state, and the object of the batch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Workloads: the batches of a case, derived from those of block tables."""
+"""Workloads: the batches of a case, derived from workloads of block tables."""

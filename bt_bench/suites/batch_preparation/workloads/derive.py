@@ -131,6 +131,6 @@ def _refuse_unprepared(index: int, step: Step) -> None:
     consecutive = np.repeat(step.positions[firsts] - firsts, lengths) + np.arange(lengths.sum())
     if not np.array_equal(consecutive, step.positions):
         raise UsageError(
-            f"step {index} has positions that are not consecutive; expected those of a sequence; "
-            "choose another window"
+            f"step {index} has positions that are not consecutive; expected each request to "
+            "continue its sequence; choose another window"
         )

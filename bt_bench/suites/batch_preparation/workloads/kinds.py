@@ -1,4 +1,4 @@
-"""The kinds of workload: those of block tables, with drafts and prompts."""
+"""The kinds of workload: as for block tables, with drafts and prompts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bt_kernels.batch_inputs.layout import DRAFTS, LOOKAHEAD, InputLayout
 
 
 class InputParameters(WorkloadParameters):
-    """Parameters that every kind has beside those of block tables."""
+    """Parameters that every kind has beside the ones for block tables."""
 
     drafts: int = Field(default=0, ge=0, le=1023, description="draft tokens of each decode")
     prompt_tails: int = Field(
@@ -115,7 +115,7 @@ class BatchParameters(InputParameters, TableBatchParameters):
         if self.prefills and self.prefill_tokens == 1 + self.drafts:
             raise UsageError(
                 f"'prefill_tokens' is {self.prefill_tokens}; expected another number than "
-                "'tokens_per_request', by which decodes are told from prefills"
+                "'tokens_per_request', since a request of so many tokens counts as a decode"
             )
         if self.prompt_tails > self.requests:
             raise UsageError(

@@ -25,7 +25,7 @@ TOKEN_SHIFT = 61
 
 @dataclass(frozen=True)
 class InputStep:
-    """One step: writes to stage, and what the scheduler knows of the batch.
+    """One step: writes to stage, and the scheduler's decisions.
 
     Args:
         appends: staged before the step, in this order.

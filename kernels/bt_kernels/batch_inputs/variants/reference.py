@@ -172,7 +172,7 @@ class Variant(BatchInputOperations):
     def _combine(
         self, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int32], drafts: list[int]
     ) -> torch.Tensor:
-        """Write sampled and draft tokens over those of prompts; return the tokens with logits."""
+        """Write sampled and draft tokens over tokens of prompts; return the tokens with logits."""
         input_ids, requests = self.buffers.input_ids, self.requests
         indices: list[int] = []
         for batch_index, (row, count) in enumerate(zip(rows.tolist(), drafts, strict=True)):
