@@ -25,6 +25,7 @@ MODULES = (
     "gathering",
     "mapping",
     "one_launch_parts",
+    "input_parts",
     "one_launch_kernels",
 )
 PACKAGE = "bt_kernels.device_code"
