@@ -57,6 +57,21 @@ def check_sizes(
         )
 
 
+def check_rows(layout: InputLayout, rows: npt.NDArray[np.int64]) -> None:
+    """Refuse rows that do not exist.
+
+    Raises:
+        ValueError: naming the first one.
+    """
+    wrong = (rows < 0) | (rows >= layout.max_num_reqs)
+    if wrong.any():
+        batch = int(wrong.argmax())
+        raise ValueError(
+            f"rows[{batch}] is {rows[batch]}; expected 0 to {layout.max_num_reqs - 1}, since "
+            f"max_num_reqs is {layout.max_num_reqs}"
+        )
+
+
 def check_contents(
     layout: InputLayout,
     requests: RequestTensors,
@@ -76,16 +91,12 @@ def check_contents(
     drafts = np.zeros(len(rows), dtype=np.int32) if num_drafts is None else num_drafts
     if len(drafts) != len(rows):
         raise ValueError(f"num_drafts has {len(drafts)} entries; expected {len(rows)}, as rows")
+    check_rows(layout, rows)
     computed = requests.num_computed_tokens.cpu().numpy()
     prefill_len = requests.prefill_len.cpu().numpy()
     for batch, (row, length, count) in enumerate(
         zip(rows.tolist(), query_lens.tolist(), drafts.tolist(), strict=True)
     ):
-        if not 0 <= row < layout.max_num_reqs:
-            raise ValueError(
-                f"rows[{batch}] is {row}; expected 0 to {layout.max_num_reqs - 1}, since "
-                f"max_num_reqs is {layout.max_num_reqs}"
-            )
         if not 0 <= count <= layout.num_speculative_steps:
             raise ValueError(
                 f"num_drafts[{batch}] is {count}; expected 0 to num_speculative_steps, "

@@ -20,14 +20,24 @@ from bt_kernels.device_code import (
     Features,
     one_launch_carrying_kernel,
 )
-from bt_kernels.one_launch.carrying import IN_HOST_MEMORY, IN_MEMORY, KINDS, NUM_LEADING, WHERE
-from bt_kernels.one_launch.shapes import FEW, pads_for
+from bt_kernels.one_launch.carrying import (
+    IN_HOST_MEMORY,
+    IN_MEMORY,
+    KINDS,
+    NUM_LEADING,
+    PARTS,
+    SINGLE_IDS,
+    WHERE,
+)
+from bt_kernels.one_launch.native_step import make_step
+from bt_kernels.one_launch.shapes import FEW, SHAPES, pads_for
 from bt_kernels.staging import bitmap_words
 
 if TYPE_CHECKING:
     from bt_kernels.batch_inputs.buffers import InputBuffers, RequestTensors
     from bt_kernels.batch_inputs.layout import InputLayout
-    from bt_kernels.native.launcher import Launch
+    from bt_kernels.native import Launcher
+    from bt_kernels.native.launcher import Device, Launch, Step
     from bt_kernels.one_launch import OneLaunch
     from bt_kernels.one_launch.shapes import Shape
     from bt_kernels.one_launch.steps import Batch
@@ -43,7 +53,7 @@ ROOMS_INTERPRETED = (3, MOST_REQUESTS)  # for a few requests to exercise both
 MOST_TOKENS = 1 << LOGIT_BITS.value
 """Tokens of a step are below this number, for a request to fit its word."""
 
-INPUTS_ALONE = -1
+INPUTS_ALONE = PARTS[-1] + 1
 """The kind of a launch that prepares inputs, and nothing else."""
 
 # Programs that prepare inputs have a warp each. With an element for each thread, no program reads
@@ -138,12 +148,13 @@ class CarriedInputs:
         self._bitmap = self.words[self.bitmap_at : self.bitmap_at + num_words]
         self._payload = self.words[self.payload_at :]
         self._array[self.fields_at + 7 : self.bitmap_at] = self._constants(requests, buffers)
-        self._computed = requests.num_computed_tokens.data_ptr() if self._has_window else 0
+        self.computed = requests.num_computed_tokens.data_ptr() if self._has_window else 0
         # What launches have addresses of must live as long as they.
         self._kept = (requests, buffers)
         self.addressed: tuple[torch.Tensor, ...] = ()
         """New outputs of the last batch, which show whose memory kernels have addresses of."""
         self._binaries: dict[InputBinary, Launch | None] = {}
+        self._steps: tuple[Step, ...] = ()  # in C, by room
         self._int64 = tables.descriptors
         self._int32 = tables.descriptors.view(torch.int32)
         if self._place.launcher is None:
@@ -244,7 +255,7 @@ class CarriedInputs:
         num_slots = tables.slot_mappings.shape[1]
         num_pads = pads_for(num_slots)
         numbers = (
-            *(self._computed, 0, 0, num_slots, 1, batch.num_reqs, batch.num_rows),
+            *(self.computed, 0, 0, num_slots, 1, batch.num_reqs, batch.num_rows),
             *(num_words, num_pieces, *cut.numbers, num_pads),
         )
         num_parts = self._num_input_parts(batch.num_reqs, num_tokens_padded)
@@ -254,6 +265,53 @@ class CarriedInputs:
         if staging is not None:
             ring.note_reader()
         return True
+
+    def make_steps(
+        self, tables: OneLaunch, launcher: Launcher, device_type: int, device: Device | None
+    ) -> tuple[Step, ...]:
+        """Return a `launcher.Step` for each room, with all kernels that are loaded now or later.
+
+        Empty: they are not possible.
+        """
+        steps = []
+        for room in self.rooms:
+            first = self.fields_at - room - 1
+            words, begin = self.words[first:], self.bitmap_at - first
+            step = make_step(tables, self._carrying, launcher, device_type, device, words, begin)
+            if step is None:
+                return ()
+            steps.append(step)
+        self._steps = tuple(steps)
+        for binary, launch in self._binaries.items():
+            self._add(binary, launch)
+        return self._steps
+
+    def _add(self, binary: InputBinary, launch: Launch | None) -> None:
+        # The code in C passes on the address of host memory.
+        is_read = self._place.pinned or binary.kind not in IN_HOST_MEMORY
+        if launch is not None and self._steps and is_read:
+            has_options = binary.kind != INPUTS_ALONE and self._has_options
+            place = SHAPES.index(binary.shape), binary.kind, has_options, binary.aligned
+            self._steps[self.rooms.index(binary.room)].add(*place, launch)
+
+    @property
+    def _has_options(self) -> bool:
+        return self._has_window or self._sharded
+
+    @property
+    def sizes(self) -> list[int]:
+        """Return the constants of `launcher.Inputs`."""
+        layout = self._layout
+        return [
+            *self.rooms,
+            self._few,
+            self._span,
+            layout.max_num_reqs,
+            layout.max_num_tokens,
+            layout.num_speculative_steps,
+            layout.num_new_sampled_tokens,
+            self.computed,
+        ]
 
     @property
     def _few(self) -> int:
@@ -295,6 +353,7 @@ class CarriedInputs:
             if launch is None and self._place.is_capturing():
                 return False  # outside of the capture it may load
             self._binaries[binary] = launch
+            self._add(binary, launch)
         return self._binaries[binary] is not None
 
     def _words_of(self, binary: InputBinary) -> slice:
@@ -333,7 +392,7 @@ class CarriedInputs:
             return
         launch = self._binaries[binary]
         assert launch is not None
-        arguments = (self._int64, *unread, *numbers, read)
+        arguments: tuple[torch.Tensor | int, ...] = (self._int64, *unread, *numbers, read)
         launch(self._current_stream(self._place.index), grid, arguments, self.words[words])
 
     def _constants_of(self, binary: InputBinary) -> tuple[Any, ...]:
@@ -345,12 +404,12 @@ class CarriedInputs:
             where=NOTHING.value if alone else WHERE[binary.kind],
             gathers=not alone,
             maps=not alone,
-            ids=binary.kind not in (INPUTS_ALONE, 0),
+            ids=binary.kind not in (INPUTS_ALONE, SINGLE_IDS),
             indexed=launches.COMPILES,
             groups=0 if alone else self._groups,
             bitmap=0 if alone else self._per_group,
             payload=0 if alone else self.payload_at - first,
-            options=not alone and (self._has_window or self._sharded),
+            options=not alone and self._has_options,
             sharded=not alone and self._sharded,
             aligned=binary.aligned,
             begin=self.bitmap_at - first,

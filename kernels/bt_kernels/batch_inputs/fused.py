@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from array import array
 from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,18 +12,66 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bt_kernels.batch_inputs.arguments import check_contents, check_sizes
+from bt_kernels.batch_inputs.arguments import check_contents, check_rows, check_sizes
 from bt_kernels.batch_inputs.carried import MOST_REQUESTS, CarriedInputs, NewOutputs
 from bt_kernels.batch_inputs.interface import PreparedBatch
 from bt_kernels.batch_inputs.staged_copy import StagedCopyInputs
-from bt_kernels.one_launch import Batch, OneLaunch
+from bt_kernels.one_launch import DLPACK_CUDA, MANY, SHAPES, Batch, OneLaunch
 
 if TYPE_CHECKING:
     from bt_kernels.batch_inputs.buffers import InputBuffers, RequestTensors
     from bt_kernels.batch_inputs.layout import InputLayout
     from bt_kernels.layout import TableLayout
+    from bt_kernels.native import Launcher
+    from bt_kernels.native.launcher import Device, Step
 
 _KEPT_VIEWS = 512  # sizes whose views are kept; those of three tensors take a KiB of host memory
+
+
+class NewTensors:
+    """Makes the outputs of a step that are new, or constants where they are the same in each.
+
+    Args:
+        layout: sizes and flags.
+        counts: 0, 1, and so on to `max_num_reqs`, int32.
+        zeros: as many zeros as requests, int32.
+    """
+
+    def __init__(self, layout: InputLayout, counts: torch.Tensor, zeros: torch.Tensor) -> None:
+        self._has_bonus = layout.num_new_sampled_tokens == 1
+        self.tokens = tokens = torch.arange(layout.max_num_reqs, device=counts.device)
+        self.constants = lru_cache(_KEPT_VIEWS)(
+            lambda size: (counts[: size + 1], zeros[:size], tokens[:size])
+        )
+        """Returns what needs no launch in a step of one logit for each of so many requests:
+        `cu_num_logits`, `expanded_local_pos`, and `logits_indices` of one token each."""
+
+    def __call__(
+        self, num_reqs: int, num_tokens: int, num_logits: int, has_drafts: bool
+    ) -> tuple[tuple[torch.Tensor, ...], NewOutputs]:
+        """Return tensors in the order of `NEW`, and the addresses of those to write."""
+        if has_drafts or not self._has_bonus:
+            sizes = num_reqs, num_logits, num_logits, _pairs(num_logits), _pairs(num_reqs + 1)
+            mapping, expanded, indices, local_pos, counts = self._split(*sizes)
+            local_pos = local_pos.view(torch.int32)[:num_logits]
+            counts = counts.view(torch.int32)[: num_reqs + 1]
+            tensors = (mapping, expanded, local_pos, counts, indices)
+            return tensors, NewOutputs(*(tensor.data_ptr() for tensor in tensors))
+        counts, local_pos, indices = self.constants(num_reqs)
+        if num_tokens == num_reqs:
+            mapping = self.tokens.new_empty(num_reqs)
+            new = NewOutputs(mapping.data_ptr())
+        else:
+            mapping, indices = self._split(num_reqs, num_reqs)
+            new = NewOutputs(mapping.data_ptr(), logits_indices=indices.data_ptr())
+        return (mapping, mapping, local_pos, counts, indices), new
+
+    def _split(self, *sizes: int) -> tuple[torch.Tensor, ...]:
+        """Return new int64 tensors of some sizes in one allocation, at multiples of 16 bytes."""
+        parts: list[int] = []
+        for size in sizes:
+            parts += (size, size % 2)
+        return tuple(self.tokens.new_empty(sum(parts)).split_with_sizes(parts)[::2])
 
 
 class FusedInputs(StagedCopyInputs):
@@ -56,18 +105,52 @@ class FusedInputs(StagedCopyInputs):
             self._carried = CarriedInputs(self.tables, layout, requests, self.buffers)
         else:
             warnings.warn(f"batches take several launches: {self._why_not}", stacklevel=2)
-        self._tokens = torch.arange(layout.max_num_reqs, device=self.device)
+        self._outputs = NewTensors(layout, self._counts, self._zeros)
         # Without a reference to this object, which would then outlive its last user.
-        counts, zeros, tokens, of = self._counts, self._zeros, self._tokens, self.buffers
-        self._constants = lru_cache(_KEPT_VIEWS)(
-            lambda size: (counts[: size + 1], zeros[:size], tokens[:size])
-        )
+        of = self.buffers
         self._views_of_tokens = lru_cache(_KEPT_VIEWS)(
             lambda size: (of.input_ids[:size], of.positions[:size], of.is_padding[:size])
         )
         self._views_of_requests = lru_cache(_KEPT_VIEWS)(
             lambda size: (of.query_start_loc[: size + 1], of.seq_lens[:size])
         )
+        self._beside: Step | None = None
+        self._make_quick()
+
+    def _make_quick(self) -> None:
+        """Expose operations in C as this object's, where its class has those of this module.
+
+        They do what is plain, and call those of the class for all else. Tables that are replaced
+        have another step in C, and need other operations.
+        """
+        launcher, step = self.tables.place.launcher, self.tables._quick
+        if self._carried is None or launcher is None or step is self._beside:
+            return
+        self._beside = step
+        if step is not None:
+            self._call_in_c(launcher, DLPACK_CUDA, self.tables.place.native)
+
+    def _call_in_c(self, launcher: Launcher, device_type: int, device: Device | None) -> None:
+        """Expose operations in C for tensors of a device type: tests use the CPU."""
+        assert self._carried is not None
+        steps = self._carried.make_steps(self.tables, launcher, device_type, device)
+        if not steps:
+            return
+        helpers = (
+            PreparedBatch,
+            np.empty,
+            np.dtype(np.int32),
+            self._outputs.tokens.new_empty,
+            self._outputs.constants,
+            self._outputs,
+            self._views_of_tokens,
+            self._views_of_requests,
+        )
+        sizes = array("q", self._carried.sizes)
+        calls = launcher.Inputs(self, self.tables, (steps[0], steps[1]), sizes, helpers)
+        for name, method in _IN_C.items():
+            if getattr(type(self), name) is method:
+                setattr(self, name, getattr(calls, name))
 
     def prepare_inputs(
         self,
@@ -80,6 +163,7 @@ class FusedInputs(StagedCopyInputs):
         num_tokens_padded: int,
     ) -> PreparedBatch:
         given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
+        self._make_quick()
         reason = self._unfit(len(rows))
         if reason is None:
             batch, room = self._take(*given, num_reqs_padded, num_tokens_padded)
@@ -132,6 +216,7 @@ class FusedInputs(StagedCopyInputs):
         num_drafts: npt.NDArray[np.int32] | None,
     ) -> None:
         """Refuse contents that have no meaning, as far as it takes no time without `validate`."""
+        check_rows(self.layout, rows)  # or they would not fit their words
         if self.validate:
             check_contents(self.layout, self.requests, rows, query_lens, prefill_lens, num_drafts)
 
@@ -160,64 +245,22 @@ class FusedInputs(StagedCopyInputs):
         starts[num_reqs + 1 :] = num_tokens
         cu_num_logits, num_drafts_in_all = self._count_logits(num_reqs, num_drafts)
         num_logits = int(cu_num_logits[num_reqs])
-        if num_drafts is None and layout.num_new_sampled_tokens == 1:
-            new = self._new_without_drafts(num_reqs, num_tokens)
-        else:
-            new = self._new_with_drafts(num_reqs, num_logits)
-        tensors, addresses = new
+        has_drafts = num_drafts is not None
+        tensors, addresses = self._outputs(num_reqs, num_tokens, num_logits, has_drafts)
         assert self._carried is not None
         self._carried.addressed = tensors
         room = self._carried.carry(
             rows, starts[: num_reqs + 1], cu_num_logits, num_tokens_padded, has_prefill, addresses
         )
-        batch = PreparedBatch(
-            *tensors,
-            *self._views_of_tokens(num_tokens_padded),
-            *self._views_of_requests(num_reqs_padded),
-            starts,
-            cu_num_logits,
-            num_drafts_in_all,
+        batch = PreparedBatch._make(
+            (
+                *tensors,
+                *self._views_of_tokens(num_tokens_padded),
+                *self._views_of_requests(num_reqs_padded),
+                *(starts, cu_num_logits, num_drafts_in_all, (), None),
+            )
         )
         return batch, room
-
-    def _new_without_drafts(
-        self, num_reqs: int, num_tokens: int
-    ) -> tuple[tuple[torch.Tensor, ...], NewOutputs]:
-        """Return tensors, and addresses, of a step of one logit for each request.
-
-        Those that are the same in every such step are prefixes of constant tensors.
-        """
-        cu_num_logits, local_pos, indices = self._constants(num_reqs)
-        if num_tokens == num_reqs:
-            mapping = torch.empty(num_reqs, dtype=torch.int64, device=self.device)
-            new = NewOutputs(mapping.data_ptr())
-        else:
-            mapping, indices, _ = self._split(num_reqs, num_reqs)
-            new = NewOutputs(mapping.data_ptr(), logits_indices=indices.data_ptr())
-        return (mapping, mapping, local_pos, cu_num_logits, indices), new
-
-    def _new_with_drafts(
-        self, num_reqs: int, num_logits: int
-    ) -> tuple[tuple[torch.Tensor, ...], NewOutputs]:
-        """Return tensors, and addresses, of a step with any number of logits for a request."""
-        sizes = num_reqs, num_logits, num_logits, _quarters(num_logits), _quarters(num_reqs + 1)
-        mapping, expanded, indices, local_pos, counts, _ = self._split(*sizes)
-        local_pos = local_pos.view(torch.int32)[:num_logits]
-        counts = counts.view(torch.int32)[: num_reqs + 1]
-        tensors = (mapping, expanded, local_pos, counts, indices)
-        return tensors, NewOutputs(*(tensor.data_ptr() for tensor in tensors))
-
-    def _split(self, *sizes: int) -> tuple[torch.Tensor, ...]:
-        """Return new int64 tensors of some sizes and a rest, in one allocation.
-
-        Each begins at a multiple of 16 bytes.
-        """
-        parts: list[int] = []
-        for size in sizes:
-            parts += (size, size % 2)
-        memory = torch.empty(sum(parts) + 1, dtype=torch.int64, device=self.device)
-        split = memory.split_with_sizes([*parts, 1])
-        return (*split[:-1:2], split[-1])
 
 
 class OneLaunchInputs(FusedInputs):
@@ -239,6 +282,7 @@ class OneLaunchInputs(FusedInputs):
         given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
         tables = self.tables
         tables.refuse_capture("prepare")
+        self._make_quick()
         reason = self._unfit(len(rows))
         if reason is None:
             batch, room = self._take(*given, num_reqs_padded, num_tokens_padded)
@@ -263,7 +307,10 @@ class OneLaunchInputs(FusedInputs):
         num_reqs = len(batch.idx_mapping)
         num_rows, dirty = tables._rows_to_gather(num_reqs, num_reqs_padded, None)
         num_tokens = int(batch.query_start_loc_np[num_reqs])
-        positions = self.buffers.positions[:num_tokens]
+        # Tiles map all tokens of a step whose requests have few.
+        longest = int(np.diff(batch.query_start_loc_np).max())
+        has_few = all(longest * MANY.requests <= shape.tokens for shape in SHAPES)
+        positions = self.buffers.positions[: 0 if has_few else num_tokens]
         step = Batch(batch.idx_mapping, batch.query_start_loc, positions, num_reqs, num_rows)
         if not self._carried.run(tables, room, step, num_tokens_padded):
             return False
@@ -273,6 +320,10 @@ class OneLaunchInputs(FusedInputs):
         return True
 
 
-def _quarters(size: int) -> int:
+def _pairs(size: int) -> int:
     """Return how many int64 hold so many int32, at least."""
     return (size + 1) // 2
+
+
+_IN_C = {"prepare_inputs": FusedInputs.prepare_inputs, "prepare": OneLaunchInputs.prepare}
+"""Operations that `launcher.Inputs` has, as they are here."""

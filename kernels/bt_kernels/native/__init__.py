@@ -35,6 +35,7 @@ class Launcher(Protocol):
     Launch: type[launcher.Launch]
     Step: type[launcher.Step]
     Calls: type[launcher.Calls]
+    Inputs: type[launcher.Inputs]
     Waiting: type[launcher.Waiting]
     Noting: type[launcher.Noting]
     Around: type[launcher.Around]

@@ -10,6 +10,7 @@
 #include "calls.h"
 #include "noting.h"
 #include "waiting.h"
+#include "inputs.h"
 
 /* Host memory. */
 
@@ -69,8 +70,8 @@ static PyMethodDef methods[] = {
 };
 
 static int execute(PyObject *module) {
-    PyTypeObject *types[] = {&DeviceType, &LaunchType,  &StepType,  &CallsType,
-                             &NotingType, &WaitingType, &AroundType};
+    PyTypeObject *types[] = {&DeviceType, &LaunchType,  &StepType,   &CallsType,
+                             &NotingType, &WaitingType, &AroundType, &InputsType};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (PyModule_AddType(module, types[i])) return -1;
     return 0;

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from typing_extensions import Buffer
+
+from bt_kernels.batch_inputs.interface import PreparedBatch
 
 class _Ring(Protocol):
     """Buffers for what does not fit into the parameters of a launch."""
@@ -73,6 +77,39 @@ class Step:
         launch: Launch | Callable[[int, tuple[int, ...]], object],
         /,
     ) -> None: ...
+
+@final
+class Inputs:
+    """Has the operations of an object that prepares batches; see `BatchInputOperations`."""
+
+    def __new__(
+        cls,
+        owner: object,
+        tables: object,
+        steps: tuple[Step, Step],
+        constants: Buffer,
+        helpers: tuple[object, ...],
+    ) -> Inputs: ...
+    def prepare_inputs(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> PreparedBatch: ...
+    def prepare(
+        self,
+        rows: npt.NDArray[np.int64],
+        query_lens: npt.NDArray[np.int32],
+        prefill_lens: npt.NDArray[np.int32],
+        has_prefill: bool,
+        num_drafts: npt.NDArray[np.int32] | None,
+        num_reqs_padded: int,
+        num_tokens_padded: int,
+    ) -> PreparedBatch: ...
 
 @final
 class Calls:

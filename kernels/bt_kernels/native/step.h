@@ -3,9 +3,10 @@
 /* Launches by the driver; 0 where Python code has to handle it, -1 for an error. */
 static int launch_step(Step *self, Launch *launch, int kind, void *stream, unsigned num_programs,
                        const uint64_t *leading) {
-    /* Of a part of a step, only the callers' tables. */
-    Py_ssize_t first = kind < NUM_KINDS ? 0 : self->is.first - self->num_groups;
+    /* Of a part of a step, only the callers' tables; of inputs alone, only the requests. */
+    Py_ssize_t first = kind < NUM_KINDS || kind == INPUTS ? 0 : self->is.first - self->num_groups;
     Py_ssize_t num_words = self->is.first - first + (kind < NUM_KINDS ? self->is.payloads[kind] : 0);
+    if (kind == INPUTS) num_words = self->is.begin;
     if (NUM_LEADING + num_words != launch->num_arguments) return 0;
     uint64_t values[NUM_LEADING + num_words]; /* no more: each page of the stack is touched */
     const uint64_t *words = self->words.buf;
@@ -79,6 +80,7 @@ static unsigned programs_of(const Step *self, const Plan *plan) {
     uint64_t num_writers = (leading[NUM_WORDS] + written - 1) / written + leading[NUM_PIECES];
     uint64_t in_group = leading[NUM_SPANS] + (uint64_t)plan->num_tiles +
                         leading[NUM_WIDE] * leading[NUM_CHUNKS] + leading[NUM_PADS];
+    num_writers += (uint64_t)plan->num_inputs;
     return (unsigned)(num_writers + (uint64_t)self->num_groups * in_group);
 }
 
@@ -123,7 +125,7 @@ static int pack_and_launch(Step *self, Plan *plan) {
     if (find_stream(self, &stream)) return 0;
     uint64_t *words = self->words.buf;
     long long most = self->words.len / (long long)sizeof(uint64_t) - self->is.first;
-    Room room = {words, words + self->is.first, most, NULL, 0};
+    Room room = {words + self->is.begin, words + self->is.first, most, NULL, 0};
     if (!self->packing->pack(self->staged, &room, &packed)) return 0;
     int kind = kind_of(self, &packed);
     PyObject *launch = launch_for(self, kind, plan);
@@ -157,17 +159,20 @@ static int plan_apply(const Step *self, Plan *plan) {
     return 1;
 }
 
+/* Makes what is planned. 1 if it is launched, 0 with nothing done where Python code has to handle
+   it, -1 for an error. */
+static int launch_planned(Step *self, int part, Plan *plan) {
+    int pushed = 0;
+    if (self->device && enter(self->device, &pushed)) return -1;
+    int done = part < WHOLE ? launch_part(self, part, plan) : pack_and_launch(self, plan);
+    return leave(pushed) ? -1 : done;
+}
+
 /* Makes a step, or a part of one; the plan is to be empty. 1 if it is launched, 0 with nothing done
    where Python code has to handle it, -1 for an error. */
 static int launch_given(Step *self, int part, const Given *given, Plan *plan) {
-    int pushed = 0;
     int done = part == APPLY ? plan_apply(self, plan) : plan_step(self, given, plan);
-    if (done == 1) {
-        if (self->device && enter(self->device, &pushed)) return -1;
-        done = part < WHOLE ? launch_part(self, part, plan) : pack_and_launch(self, plan);
-        if (leave(pushed)) return -1;
-    }
-    return done;
+    return done == 1 ? launch_planned(self, part, plan) : done;
 }
 
 static PyObject **launch_of(Step *self, int number) {
@@ -257,7 +262,8 @@ static int take_constants(Step *self, PyObject *constants) {
     self->num_groups = self->widths.len / (long long)sizeof(int64_t);
     self->num_taken = self->taken.len / (long long)(2 * sizeof(uint64_t));
     if (fits && are_possible(&self->is) && self->num_groups > 0 &&
-        self->is.first >= self->num_groups && payloads_fit(&self->is, num_words) &&
+        self->is.begin >= 0 && self->is.first >= self->num_groups + self->is.begin &&
+        payloads_fit(&self->is, num_words) &&
         NUM_LEADING + num_words < MAX_PARAMETERS)
         return 0;
     PyErr_SetString(PyExc_ValueError, "constants do not fit each other, or the words");
@@ -302,7 +308,7 @@ static PyObject *step_add(Step *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iippO", &shape, &kind, &has_options, &is_aligned, &launch))
         return NULL;
     if (shape < 0 || shape >= NUM_SHAPES || kind < 0 || kind >= NUM_LAUNCHES)
-        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 8",
+        return PyErr_Format(PyExc_ValueError, "shape is %d and kind %d; expected 0 to 1, and to 9",
                             shape, kind);
     if (Py_TYPE(launch) == &LaunchType && ((Launch *)launch)->device != self->device) {
         PyErr_SetString(PyExc_ValueError, "the launch has another Device than the step");
@@ -317,7 +323,7 @@ static PyMethodDef step_methods[] = {
     {"add", (PyCFunction)step_add, METH_VARARGS,
      "add(shape, kind, has_options, is_aligned, launch): what launches steps of a shape (0 few, 1\n"
      "many) and kind (0 single ids, 1 few and 2 many, 3 few and 4 many with ids in memory, 5 all\n"
-     "in memory; parts of a step: 6 a gather, 7 slots, 8 both)."},
+     "in memory; parts of a step: 6 a gather, 7 slots, 8 both, 9 inputs)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -26,14 +26,14 @@ typedef struct {
 #define DLPACK_UINT 1
 #define NUM_SHAPES 2
 #define NUM_KINDS 6
-#define NUM_LAUNCHES 9 /* of these kinds, and of parts of a step */
+#define NUM_LAUNCHES 10 /* of these kinds, and of parts of a step */
 #define NUM_KEPT 512 /* sizes whose views are kept */
 #define MAX_NUM_BATCHED_TOKENS 1073741824 /* as in layout.py: of a caller's slots, too */
 
 enum { FEW, MANY };
 /* As in one_launch/carrying.py. */
 enum { SINGLE_IDS, FEW_IDS, MANY_IDS, FEW_APART, MANY_APART, IN_MEMORY };
-enum { GATHER = NUM_KINDS, SLOTS, GATHER_SLOTS, WHOLE, APPLY };
+enum { GATHER = NUM_KINDS, SLOTS, GATHER_SLOTS, INPUTS, WHOLE, APPLY };
 
 /* Constants of the tables, in the order in which `one_launch/native_step.py` gives them. */
 typedef struct {
@@ -43,6 +43,7 @@ typedef struct {
     long long requests[NUM_SHAPES], tokens[NUM_SHAPES]; /* of a program */
     long long many_rows, span, max_spans, own_columns, wide_columns, max_chunks, max_wide_programs,
         words_written, block, max_pads, most_carried;
+    long long begin; /* words before the bitmap, which have the requests of a batch */
 } Constants;
 
 /* Views of so many rows of the input tables, or of so many slots. */
@@ -112,7 +113,7 @@ typedef struct {
 typedef struct {
     uint64_t leading[NUM_LEADING];
     int has_options, is_aligned, shape;
-    long long num_tiles;
+    long long num_tiles, num_inputs; /* programs */
 } Plan;
 
 /* As `Shape.spans`. */

@@ -51,15 +51,27 @@ def make_step(
     launcher: Launcher,
     device_type: int,
     device: Device | None,
+    words: memoryview | None = None,
+    begin: int = 0,
 ) -> Step | None:
-    """Return a step like `native_step`, for tensors of any device type: tests use the CPU."""
+    """Return a step like `native_step`, for tensors of any device type: tests use the CPU.
+
+    Args:
+        tables: the tables of the steps.
+        carrying: their launches.
+        launcher: the module in C.
+        device_type: of DLPack.
+        device: the device in C; `None` for the CPU.
+        words: the words of launches, if these are others than `carrying` has.
+        begin: words before those of `carrying`.
+    """
     layout = tables.layout
     try:
         return launcher.Step(
             tensor_type=torch.Tensor,
             staged=tables._staged,
             ring=tables._ring,
-            words=carrying.words,
+            words=carrying.words if words is None else words,
             device_type=device_type,
             index=tables.device.index or 0,
             device=device,
@@ -69,7 +81,7 @@ def make_step(
                 "q",
                 [
                     tables.descriptors.data_ptr(),
-                    carrying.first,
+                    begin + carrying.first,
                     *carrying.payloads,
                     layout.max_num_reqs,
                     layout.max_num_batched_tokens,
@@ -90,6 +102,7 @@ def make_step(
                     BLOCK,
                     MAX_PADS,
                     MOST_CARRIED,
+                    begin,
                 ],
             ),
         )

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
+from support.batches import Counting, play, workloads_of
 
-from bt_bench.protocol import SuiteRef, load_suite
-from bt_bench.protocol.driver import plainly
 from bt_bench.suites.batch_preparation.workloads.conformance import (
     CORNERS,
     Engine,
     workload_of,
 )
-from bt_bench.worker.checking.plain_trial import trial_of
 from bt_kernels import launches
-from bt_kernels.batch_inputs import InputLayout, RequestTensors, carried
+from bt_kernels.batch_inputs import InputLayout, carried
 from bt_kernels.batch_inputs.carried import CarriedInputs
 from bt_kernels.batch_inputs.fused import FusedInputs, OneLaunchInputs
-from bt_kernels.layout import TableLayout
 from bt_kernels.one_launch import KINDS, SHAPES
 
-SUITE = load_suite(SuiteRef(name="batch_preparation"))
 BOTH = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 VARIANTS = (FusedInputs, OneLaunchInputs)
 LARGE = Engine(
@@ -42,27 +36,10 @@ LARGE = Engine(
 )
 
 
-def play(variant, workload, path, device):
-    """Hold that all steps of a workload are as the reference's; return the variant's object."""
-    trial = trial_of(SUITE, workload, torch.device(device), np.random.default_rng(1), [path])
-    subject = trial.begin(variant, lambda *_: nullcontext())
-    for index in range(trial.num_steps):
-        expected = trial.expect(index)
-        trial.step(subject, path, index, expected, plainly, lambda *_: nullcontext())
-    return subject.driver.variant
-
-
 def of_a_few_steps(name, device, seed=3):
     engine = CORNERS[name]
     steps = 2 if device == "cpu" else engine.num_steps
     return workload_of(replace(engine, num_steps=steps), np.random.default_rng(seed))
-
-
-def workloads_of(seed):
-    """Workloads of all corners; no prompt is longer than a sequence may be."""
-    for number, engine in enumerate(CORNERS.values()):
-        engine = replace(engine, prompt=min(engine.prompt, engine.max_model_len // 2))
-        yield workload_of(engine, np.random.default_rng((seed, number)))
 
 
 @pytest.mark.parametrize("device", BOTH)
@@ -97,25 +74,6 @@ def test_random_workloads_on_a_gpu(variant, path, seed):
     large = workload_of(LARGE, np.random.default_rng(seed))
     for workload in (*workloads_of(seed), large):
         assert not play(variant, workload, path, "cuda").fallbacks
-
-
-class Counting:
-    """A variant of a layout, with the launches that it has made."""
-
-    def __init__(self, variant=OneLaunchInputs, num_reqs=6, **sizes):
-        self.tables = TableLayout.for_length((4,), 64, num_reqs, 4 * num_reqs)
-        self.layout = InputLayout(num_reqs, 4 * num_reqs, 64, **sizes)
-        self.requests = RequestTensors.zeros(self.layout, "cpu")
-        self.variant = variant(self.tables, self.layout, self.requests, "cpu")
-
-    def prepare(self, num_reqs, *, inputs_only=False):
-        rows = np.arange(num_reqs)
-        one = np.ones(num_reqs, np.int32)
-        place = self.variant.tables.place
-        before = place.launches
-        prepare = self.variant.prepare_inputs if inputs_only else self.variant.prepare
-        batch = prepare(rows, one, 0 * one, False, None, num_reqs, num_reqs)
-        return batch, place.launches - before
 
 
 def test_there_is_one_launch():
@@ -166,7 +124,7 @@ def test_a_layout_that_no_word_can_tell_is_refused_with_its_limit():
 
 
 def test_binaries_are_those_that_steps_take():
-    made = Counting(num_reqs=40)
+    made = Counting(num_reqs=40, num_tokens=40)
     assert launches.COMPILES or made.variant._carried is not None
     known = made.variant._carried.binaries(aligned=made.variant.tables.rows_are_aligned)
     assert len(set(known)) == len(known)

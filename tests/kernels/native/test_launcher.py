@@ -220,7 +220,7 @@ CONSTANTS = dict(
     max_num_tokens=8, widest=4, has_window=0, sharded=0, aligned=0, requests=1,
     requests_of_many=1, tokens=9, tokens_of_many=9, many_rows=9, span=9, max_spans=9,
     own_columns=99, wide_columns=9, max_chunks=1, max_wide_programs=1, words_written=64,
-    block=8, max_pads=4, most_carried=99)
+    block=8, max_pads=4, most_carried=99, begin=0)
 
 def make_step(device_type=2, size=4, constants=CONSTANTS.values(), **options):
     given = dict(
@@ -530,20 +530,20 @@ refused(lambda: make_step(device=None))
 refused(lambda: make_step(device_type=1))
 refused(lambda: make_step(device=launcher.Device(2)).add(0, 0, True, False, make(21, 21)))
 refused(lambda: make_step().add(2, 0, True, False, None))
-refused(lambda: make_step().add(0, 9, True, False, None))
+refused(lambda: make_step().add(0, 10, True, False, None))
 refused(lambda: make_step(size=2))
 refused(lambda: make_step(size=4078))
 refused(lambda: make_step(constants=[1, 2]))
 refused(lambda: make_step(constants=(CONSTANTS | dict(span=0)).values()))
 refused(lambda: make_step(staged=None))
 """
-    places = "shape is {} and kind {}; expected 0 to 1, and to 8"
+    places = "shape is {} and kind {}; expected 0 to 1, and to 9"
     assert printed(driver, VECTORS + code) == [
         "TypeError: device is a NoneType; expected a Device",
         "TypeError: device is a launcher.Device; expected None",
         "ValueError: the launch has another Device than the step",
         f"ValueError: {places.format(2, 0)}",
-        f"ValueError: {places.format(0, 9)}",
+        f"ValueError: {places.format(0, 10)}",
         *["ValueError: constants do not fit each other, or the words"] * 4,
         "AttributeError: 'NoneType' object has no attribute 'packing'",
     ]

@@ -1,0 +1,207 @@
+"""Batches that are prepared in one call of C: as by Python, or left to Python."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.batches import CORNERS, Counting, play
+
+from bt_bench.suites.batch_preparation.workloads.conformance import workload_of
+from bt_kernels import native
+from bt_kernels.batch_inputs.fused import FusedInputs, OneLaunchInputs
+from bt_kernels.one_launch.carrying import IN_HOST_MEMORY
+from bt_kernels.one_launch.native_step import make_step
+
+CPU_IN_DLPACK = 1
+
+pytestmark = pytest.mark.skipif(
+    native.load("launcher") is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+    reason="no compiler, or this torch does not show tensors to C",
+)
+
+
+def in_c(base):
+    """A class whose operations are in C, but for the launch: that is the interpreter's."""
+
+    class InC(base):
+        def __init__(self, *args):
+            super().__init__(*args)
+            launcher = native.load("launcher")
+            tables, carried = self.tables, self._carried
+            tables._quick = make_step(tables, tables._carrying, launcher, CPU_IN_DLPACK, None)
+            self.by_python = 0
+            self.launched = []
+            self._call_in_c(launcher, CPU_IN_DLPACK, None)
+            for binary in carried.binaries(aligned=tables.rows_are_aligned):
+                carried._add(binary, launch_of(tables, carried, binary, self.launched))
+
+        def _take(self, *args):
+            self.by_python += 1
+            return super()._take(*args)
+
+    return InC
+
+
+def launch_of(tables, carried, binary, launched):
+    def launch(num_programs, leading):
+        memory = tables._ring.current if binary.kind in IN_HOST_MEMORY else None
+        if memory is not None:
+            assert leading[-1] == memory.data_ptr()
+        launched.append((binary, num_programs, leading))
+        carried._launch(binary, (num_programs, 1, 1), leading[4:-1], memory)
+
+    return launch
+
+
+@pytest.mark.parametrize("name", ["drafts, lookahead, two groups", "decodes and prefills"])
+def test_a_whole_step_in_c_is_as_the_references(name):
+    workload = workload_of(replace(CORNERS[name], num_steps=2), np.random.default_rng(5))
+    variant = play(in_c(OneLaunchInputs), workload, ("prepare",), "cpu")
+    assert (len(variant.launched), variant.by_python) == (2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CORNERS)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("base", "path"), [(FusedInputs, ("inputs",)), (OneLaunchInputs, ("prepare",))]
+)
+def test_random_batches_in_c(base, path, seed, name):
+    engine = CORNERS[name]
+    engine = replace(engine, prompt=min(engine.prompt, engine.max_model_len // 2))
+    workload = workload_of(engine, np.random.default_rng(seed))
+    variant = play(in_c(base), workload, path, "cpu")
+    assert variant.launched
+    assert variant.by_python == 0
+
+
+def test_c_launches_what_python_does():
+    """In random batches of any size, with any writes: programs, numbers, and words."""
+    rng = np.random.default_rng(0)
+    sizes = {"num_reqs": 40, "num_tokens": 400, "num_speculative_steps": 3, "num_lookahead": 2}
+    by_c = Counting(in_c(OneLaunchInputs), **sizes)
+    by_python = Counting(OneLaunchInputs, **sizes)
+    noted = {"c": [], "python": []}
+
+    def note(carried, kept):
+        def launch(binary, grid, numbers, _staging):
+            words = carried.words[carried._words_of(binary)].tolist()
+            first = binary.room + 1
+            new = [word != 0 for word in words[first : first + 5]]  # addresses differ
+            # Those of requests that the batch has not are of earlier ones.
+            mine = words[: numbers[5] + 1], new, words[first + 5 : first + 7]
+            kept.append((binary, grid, tuple(numbers), mine, words[first + 23 :]))
+
+        carried._launch = launch
+
+    note(by_c.variant._carried, noted["c"])
+    note(by_python.variant._carried, noted["python"])
+    for _ in range(300):
+        num_reqs = int(rng.integers(1, 41))
+        lengths = rng.choice((1, 4, 9), num_reqs)
+        drafts = None if rng.random() < 0.4 else rng.integers(0, 4, num_reqs).astype(np.int32)
+        if drafts is None and rng.random() < 0.5:
+            lengths[:] = 1
+        else:
+            lengths = np.maximum(lengths, 4)
+        lengths = lengths.astype(np.int32)
+        padded = int(rng.integers(num_reqs, 41))
+        tokens = int(lengths.sum()) + int(rng.integers(0, 9))
+        rows = rng.permutation(40)[:num_reqs]
+        most = int(rng.choice((2, 4, 15)))
+        writes = [(int(row), [[3] * int(rng.integers(0, most))]) for row in rng.permutation(40)]
+        writes = writes[: int(rng.choice((0, 1, 2, 9)))]
+        given = (rows, lengths, lengths * 0, bool(rng.random() < 0.5), drafts, padded, tokens)
+        inputs_alone = rng.random() < 0.2
+        results = []
+        for each in (by_c.variant, by_python.variant):
+            for row, ids in writes:
+                each.append_block_ids(row, ids, True)
+            call = each.prepare_inputs if inputs_alone else each.prepare
+            results.append(call(*given))
+        mine, others = results
+        assert noted["c"] == noted["python"]
+        noted["c"].clear()
+        noted["python"].clear()
+        assert np.array_equal(mine.query_start_loc_np, others.query_start_loc_np)
+        assert np.array_equal(mine.cu_num_logits_np, others.cu_num_logits_np)
+        assert mine.num_draft_tokens == others.num_draft_tokens
+        shapes = [[getattr(t, "shape", t) for t in batch[:10]] for batch in results]
+        assert shapes[0] == shapes[1]
+        assert by_c.variant.tables.num_dirty_rows == by_python.variant.tables.num_dirty_rows
+    assert by_c.variant.by_python == 0
+
+
+USUAL = {
+    "rows": np.arange(3),
+    "query_lens": np.ones(3, np.int32),
+    "prefill_lens": np.zeros(3, np.int32),
+    "has_prefill": False,
+    "num_drafts": None,
+    "num_reqs_padded": 3,
+    "num_tokens_padded": 3,
+}
+REFUSED = {
+    "a row that does not exist": ({"rows": np.array([0, 6, 1])}, r"rows\[1\] is 6"),
+    "a row below 0": ({"rows": np.array([0, -1, 1])}, r"rows\[1\] is -1"),
+    "few rows": ({"num_reqs_padded": 2}, "num_reqs_padded is 2"),
+    "many rows": ({"num_reqs_padded": 7}, "num_reqs_padded is 7"),
+    "few tokens": ({"num_tokens_padded": 2}, "num_tokens_padded is 2"),
+    "many tokens": ({"num_tokens_padded": 25}, "num_tokens_padded is 25"),
+    "no requests": (
+        {name: USUAL[name][:0] for name in ("rows", "query_lens", "prefill_lens")},
+        "rows is empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_python_code_refuses(name):
+    changed, message = REFUSED[name]
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    variant.append_block_ids(1, [[5]], True)
+    for method in (variant.prepare, variant.prepare_inputs):
+        with pytest.raises(ValueError, match=message):
+            method(**USUAL | changed)
+    assert not variant.launched
+    assert variant.tables._staged
+
+
+def test_names_and_places_of_arguments_are_those_of_the_interface():
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    variant.prepare(**USUAL)
+    variant.prepare(*USUAL.values())
+    assert (len(variant.launched), variant.by_python) == (2, 0)
+    with pytest.raises(TypeError):
+        variant.prepare(**USUAL, tokens=3)
+
+
+def test_what_validate_finds_is_python_codes():
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    variant.validate = True
+    with pytest.raises(ValueError, match=r"prefill_lens\[0\] is 5"):
+        variant.prepare(**USUAL | {"prefill_lens": np.full(3, 5, np.int32)})
+
+
+def test_tables_that_are_replaced_are_left_to_python():
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    variant.tables.init_block_table_layout_tensors()
+    variant.prepare(**USUAL)
+    assert variant.by_python == 1
+
+
+def test_an_object_does_not_outlive_its_last_user():
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    batch = variant.prepare(**USUAL)
+    gone, method = weakref.ref(variant), variant.prepare
+    del variant
+    gc.collect()
+    assert gone() is None
+    assert len(batch.idx_mapping) == 3
+    with pytest.raises(ReferenceError):
+        method(**USUAL)
