@@ -206,7 +206,13 @@ class Trial(ABC):
         rng: for other contents, garbage and poison; `None`: the workload as it is, on the very
             inputs that were timed.
         paths: the paths of the operations to check.
+
+    Attributes:
+        is_common: whether it makes the common check, by `outputs` and `state` of the driver, and
+            perhaps more. Variants can then be explored by the common scenarios.
     """
+
+    is_common: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(

@@ -79,8 +79,13 @@ class InputDriver(Driver):
         self.requests.forget()
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
-        """Put the requests into the state of the step, as kernels of the engine have done."""
-        if operation != operations.STAGE:
+        """Put the requests into the state of the step, as kernels of the engine have done.
+
+        Before staging is repeated, apply the writes: tables may append to a write that they hold.
+        """
+        if operation == operations.STAGE:
+            self.variant.tables.apply_staged_writes()
+        else:
             self.requests.take(step)
 
     def finish(self, operation: Operation) -> None:

@@ -204,7 +204,8 @@ class PlainExplorer(Explorer):
 
     def unexplored(self, variant: type[Any]) -> str:
         """See the base class."""
-        if driver_of(self._suite).trial is not None:
+        trial = driver_of(self._suite).trial
+        if trial is not None and not trial.is_common:
             return "its suite has a trial of its own, and no explorer (docs/suites.md)"
         features = frozenset(getattr(variant, "features", ()))
         if not self._explorable(0, features | self.abilities(variant)):

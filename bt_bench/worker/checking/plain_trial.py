@@ -108,6 +108,8 @@ class PlainTrial(Trial):
         paths: the paths of the checked operations; each has a reference instance of its own.
     """
 
+    is_common = True
+
     def __init__(
         self,
         reference: type[Any],

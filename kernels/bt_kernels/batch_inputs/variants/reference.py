@@ -40,6 +40,9 @@ class Variant(BatchInputOperations):
         self.layout = layout
         self.requests = requests
         self.tables = ReferenceTables(table_layout, device)
+        # As wide as on a device: a check fills them with values that wrap there.
+        tables = [table.to(torch.int32) for table in self.tables.input_block_tables]
+        self.tables.input_block_tables = tables
         self.buffers = buffers or InputBuffers.zeros(layout, device)
 
     def prepare_inputs(
