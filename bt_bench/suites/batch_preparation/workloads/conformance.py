@@ -33,6 +33,7 @@ class Engine:
         bonus: logits of a request beyond its drafts, 0 or 1.
         marks_padding: whether steps write `is_padding`.
         prompt: the longest prompt.
+        shortest: the shortest prompt.
         pads: whether steps are padded, as for captured graphs.
         repeats: whether decodes may have a row twice in a step.
         num_steps: steps to draw.
@@ -48,6 +49,7 @@ class Engine:
     bonus: int = 1
     marks_padding: bool = True
     prompt: int = 40
+    shortest: int = 1
     pads: bool = True
     repeats: bool = False
     num_steps: int = 5
@@ -75,7 +77,7 @@ class Engine:
 
 CORNERS: Mapping[str, Engine] = {
     "decodes and prefills": Engine(),
-    "drafts and prompt tails": Engine(drafts=3, prompt=12),
+    "drafts and prompt tails": Engine(drafts=3, prompt=12, num_steps=9),
     "many drafts": Engine(drafts=8, prompt=10, max_num_tokens=60, num_steps=4),
     "lookahead of a prompt": Engine(lookahead=3, prompt=60),
     "drafts, lookahead, two groups": Engine(
@@ -83,14 +85,15 @@ CORNERS: Mapping[str, Engine] = {
     ),
     "no token of its own": Engine(drafts=4, bonus=0),
     "no mark of padding": Engine(marks_padding=False, drafts=1),
-    "rows twice": Engine(repeats=True, prompt=3),
+    "rows twice": Engine(repeats=True, prompt=3, num_steps=9),
     "long prompts": Engine(
         max_num_reqs=3,
         max_num_tokens=2600,
         max_model_len=3000,
         block_sizes=(64,),
         prompt=2700,
-        num_steps=3,
+        shortest=1800,
+        num_steps=4,
     ),
     "one request": Engine(max_num_reqs=1, max_num_tokens=9, max_model_len=30, drafts=1),
     "no padding": Engine(pads=False, drafts=2),
@@ -139,7 +142,8 @@ class _Requests:
         new = rng.permutation(free)[:arriving].tolist()
         for row in new:
             self.computed[row] = int(rng.integers(0, 4)) if rng.random() < 0.3 else 0
-            self.prompts[row] = int(rng.integers(1, engine.prompt + 1)) + self.computed[row]
+            length = int(rng.integers(engine.shortest, engine.prompt + 1))
+            self.prompts[row] = length + self.computed[row]
             self.blocks[row] = [0] * len(engine.block_sizes)
         has_drafts = engine.drafts > 0 and rng.random() < 0.8
         batch: list[tuple[int, int, int]] = []
@@ -156,7 +160,7 @@ class _Requests:
                     batch.append((row, length, drafts))
                     budget -= length
                     spare -= 1
-        return self._scheduled(batch, set(new), has_drafts)
+        return self._scheduled(batch, has_drafts)
 
     def _left(self, row: int) -> int:
         return self.engine.max_model_len - self.computed[row]
@@ -177,7 +181,7 @@ class _Requests:
         else:
             whole = rng.random() < 0.6
             new = of_prompt if whole else int(rng.integers(1, of_prompt + 1))
-            # Drafts of a chunk that does not end the prompt are overwritten by no token.
+            # Other drafts come with chunks, whether or not these end the prompt.
             if rng.random() < 0.4:
                 drafts = 0
         if new + drafts > most:
@@ -185,17 +189,16 @@ class _Requests:
             new = min(new, most - drafts)
         return new + drafts, drafts
 
-    def _scheduled(
-        self, batch: list[tuple[int, int, int]], new: set[int], has_drafts: bool
-    ) -> InputStep:
+    def _scheduled(self, batch: list[tuple[int, int, int]], has_drafts: bool) -> InputStep:
         rng, engine = self.rng, self.engine
         computed = [self.computed[row] for row, _, _ in batch]
         appends = []
         for row in dict.fromkeys(row for row, _, _ in batch):
             end = self.computed[row] + max(length for r, length, _ in batch if r == row)
+            is_new = not any(self.blocks[row])
             ids = tuple(self._take(row, group, end) for group in range(len(engine.block_sizes)))
-            if any(ids) or row in new:
-                appends.append(Append(row, ids, overwrite=row in new))
+            if any(ids):
+                appends.append(Append(row, ids, overwrite=is_new))
         num_tokens = sum(length for _, length, _ in batch)
         num_reqs = len(batch)
         pads = engine.pads and rng.random() < 0.7
