@@ -27,6 +27,7 @@ from bt_bench.protocol import (
     shipped_suites,
     suite_of,
 )
+from bt_bench.variants.catalogue import find_variants, load_apart
 
 TAG = sys.implementation.cache_tag
 OTHERS = "from bt_bench.suites.block_tables.workloads import UniformParameters as OTHERS\n"
@@ -201,7 +202,38 @@ def test_the_digest_is_of_the_suite_and_not_of_its_kernels(folder):
     assert info_of(suite) == changed
 
 
-@pytest.mark.parametrize("module", ["bt_bench.protocol", "bt_bench.suites.block_tables.suite"])
+def test_the_digest_of_a_suite_covers_the_suite_that_it_derives_from(monkeypatch):
+    derived = load_suite(SuiteRef(name="batch_preparation"))
+    before = info_of(derived).source_sha256
+    read = Path.read_bytes
+
+    def changed_bytes(path):
+        return read(path) + b"# changed" * (path.name == "scheduler.py")
+
+    monkeypatch.setattr(Path, "read_bytes", changed_bytes)
+    assert info_of(derived).source_sha256 != before
+
+
+def test_suites_share_a_package_of_kernels():
+    tables, batches = (load_suite(SuiteRef(name=name)) for name in shipped_suites()[::-1])
+    assert tables.package == batches.package
+    assert find_variants(suite=tables).keys() >= {"reference", "fused"}
+    found = find_variants(suite=batches)
+    assert found.keys() >= {"reference", "separate", "staged_copy"}
+    assert found["separate"].source_sha256() != found["staged_copy"].source_sha256()
+    apart = load_apart(found["separate"])
+    assert apart.__module__ == "bt_kernels.batch_inputs.variants.separate"
+    assert apart is not load_apart(found["separate"])
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "bt_bench.protocol",
+        "bt_bench.suites.block_tables.suite",
+        "bt_bench.suites.batch_preparation.suite",
+    ],
+)
 def test_torch_is_not_loaded_for_a_suite(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
