@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,9 @@ def engine_of(rng: np.random.Generator, num_steps: int, *, large: bool) -> Engin
     tokens = int(rng.choice([40, 64, 90] if not large else [256, 2048, 8192]))
     requests = int(rng.integers(1, 9 if not large else 257))
     groups = int(rng.choice([1, 1, 2, 3]))
-    sizes = tuple(int(size) for size in rng.choice([1, 4, 8, 16, 64], groups))
+    # With smaller blocks, tables of a GPU's sizes would be large: each step is kept whole.
+    known = [16, 16, 64, 256] if large else [1, 4, 8, 16, 64]
+    sizes = tuple(int(size) for size in rng.choice(known, groups))
     windows = rng.random() < 0.4
     long_prompt = not large and rng.random() < 0.03
     length = 3000 if long_prompt else (120 if not large else 8192)
@@ -71,6 +73,27 @@ def engine_of(rng: np.random.Generator, num_steps: int, *, large: bool) -> Engin
     )
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A step, and how it is made.
+
+    Args:
+        step: the step.
+        fill: the value of all outputs before it; `None`: as the last step left them.
+        dummy: requests and tokens of a dummy batch before it; `None`: there is none.
+        early: writes that a step without tokens applies before it.
+        in_parts: ours makes it by separate calls for inputs and tables.
+        again: inputs are prepared once more.
+    """
+
+    step: StepInputs
+    fill: int | None
+    dummy: tuple[int, int] | None
+    early: int
+    in_parts: bool
+    again: bool
+
+
 @dataclass
 class Side:
     """One of the two that prepare the same batches.
@@ -78,12 +101,28 @@ class Side:
     Args:
         variant: its object.
         requests: the state of its requests.
-        results: what its calls returned, by step.
+
+    Attributes:
+        results: the batches that its calls returned, by step.
+        kept: by step, copies of the outputs that were new, made at once.
+        reads: by step, copies of all other outputs.
+        reader: reads them.
     """
 
     variant: Any
     requests: Requests
     results: list[Any] = field(default_factory=list)
+    kept: list[Tensors] = field(default_factory=list)
+    reads: list[Tensors] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.outputs())
+
+    def fill(self, value: int) -> None:
+        """Fill all outputs with a value."""
+        for name, tensor in self.outputs().items():
+            if not name.startswith("block_tables"):
+                tensor.fill_(bool(value % 2) if tensor.dtype is torch.bool else value)
 
     def outputs(self) -> Tensors:
         """Return all persistent tensors by name, tables and slots among them."""
@@ -156,8 +195,6 @@ class InputSession:
         self.engine = engine_of(rng, num_steps, large=device.type == "cuda")
         self.workload: InputWorkload = workload_of(self.engine, rng)
         self._rng = rng
-        self._device = device
-        self._steps = inputs_on(device, self.workload)
         self._late = device.type == "cuda" and rng.random() < 0.5
         self._dirty = rng.random() < 0.5
         layouts = self.workload.table_layout, self.workload.layout
@@ -169,58 +206,55 @@ class InputSession:
         self._theirs = Side(theirs(*layouts, of_theirs.tensors, device), of_theirs)
         self._ours = Side(ours(*layouts, of_ours.tensors, device, made), of_ours)
         self._sides = self._theirs, self._ours
-        self._readers = [Reader(side.outputs()) for side in self._sides]
-        self._pending: list[tuple[int, str, list[Tensors]]] = []
-        self._kept: list[tuple[int, list[Tensors]]] = []
+        self._choices = [self._choose(step) for step in inputs_on(device, self.workload)]
 
     def play(self) -> Iterator[Difference]:
-        """Make all steps; yield what differs."""
-        for number, step in enumerate(self._steps):
-            if self._dirty:
-                self._spoil()
-            what = self._make(step)
-            self.seen[f"step: {what}"] += 1
-            self._note_features(step)
-            reads = [reader.read() for reader in self._readers]
-            self._pending.append((number, what, reads))
-            if not self._late:
-                yield from self._compared()
-        yield from self._compared()
+        """Make all steps; yield what differs.
+
+        Where the device is late, ours makes all of its steps before anything waits. vLLM's tables
+        cannot do that: they write to pinned memory that an earlier step may still have to read.
+        """
+        if self._late:
+            for side in self._sides:
+                for choice in self._choices:
+                    self._make(side, choice)
+            yield from self._compared(range(len(self._choices)))
+        else:
+            for number, choice in enumerate(self._choices):
+                for side in self._sides:
+                    self._make(side, choice)
+                yield from self._compared([number])
         yield from self._kept_differences()
 
-    def _make(self, step: StepInputs) -> str:
-        """Make a step on both sides; return its kind."""
-        rng = self._rng
-        if rng.random() < 0.12:
-            self._run_dummy()
-        if rng.random() < 0.15 and step.appends:  # a step without tokens, which applies writes
-            self.seen["steps without tokens"] += 1
-            for side in self._sides:
-                self._stage(side, step, slice(0, 1))
-                side.variant.tables.apply_staged_writes()
-            rest = slice(1, None)
-        else:
-            rest = slice(None)
-        for side in self._sides:
-            self._stage(side, step, rest)
-            side.requests.take(step)
-        if self._late:
-            self.seen["steps of a late device"] += 1
+    def _make(self, side: Side, choice: Choice) -> None:
+        """Make a step on a side."""
+        is_ours, step = side is self._ours, choice.step
+        if choice.fill is not None:
+            side.fill(choice.fill)
+        if choice.dummy is not None:
+            self._theirs.variant.make_dummy(*choice.dummy, side.variant.buffers)
+            side.variant.tables.get_dummy_block_tables(choice.dummy[0])
+            side.variant.tables.get_dummy_slot_mappings(choice.dummy[1])
+        for append in step.appends[: choice.early]:
+            side.variant.append_block_ids(append.row, append.block_ids, append.overwrite)
+        if choice.early:  # a step without tokens, which applies writes
+            side.variant.tables.apply_staged_writes()
+        for append in step.appends[choice.early :]:
+            side.variant.append_block_ids(append.row, append.block_ids, append.overwrite)
+        side.requests.take(step)
+        if self._late and is_ours:
             torch.cuda._sleep(LATE_CYCLES)
-        in_parts = rng.random() < 0.2
-        again = rng.random() < 0.15
-        for side in self._sides:
-            if in_parts and side is self._ours:
-                batch = self._in_parts(side.variant, step)
-            else:
-                batch = side.variant.prepare(*step.arguments())
-            if again:
-                side.variant.prepare_inputs(*step.arguments())
-            side.results.append(batch)
-        self.seen["steps prepared again"] += again
-        new = [{name: getattr(s.results[-1], name) for name in NEW} for s in self._sides]
-        self._kept.append((len(self._kept), new))
-        return "ours in parts" if in_parts else "whole"
+        if choice.in_parts and is_ours:
+            batch = self._in_parts(side.variant, step)
+        else:
+            batch = side.variant.prepare(*step.arguments())
+        if choice.again:
+            side.variant.prepare_inputs(*step.arguments())
+        side.results.append(batch)
+        side.kept.append({name: getattr(batch, name).clone() for name in NEW})
+        side.reads.append(side.reader.read())
+        if self._late and not is_ours:
+            torch.cuda.synchronize()
 
     def _in_parts(self, variant: Any, step: StepInputs) -> Any:
         """Prepare inputs, and gather and compute slots by the calls of block tables."""
@@ -236,41 +270,17 @@ class InputSession:
         )
         return batch._replace(block_tables=tables, slot_mappings=slots)
 
-    def _stage(self, side: Side, step: StepInputs, which: slice) -> None:
-        for append in step.appends[which]:
-            side.variant.append_block_ids(append.row, append.block_ids, append.overwrite)
-
-    def _run_dummy(self) -> None:
-        """Make a dummy batch, as an engine without requests or a capture does."""
-        self.seen["dummy batches"] += 1
-        reqs = int(self._rng.integers(1, self.engine.max_num_reqs + 1))
-        most = max(reqs, min(self.engine.max_num_tokens, reqs + 9))
-        if most > self.engine.max_num_tokens:
-            return
-        tokens = int(self._rng.integers(reqs, most + 1))
-        for side in self._sides:
-            self._theirs.variant.make_dummy(reqs, tokens, side.variant.buffers)
-            side.variant.tables.get_dummy_block_tables(reqs)
-            side.variant.tables.get_dummy_slot_mappings(tokens)
-
-    def _spoil(self) -> None:
-        """Fill all outputs with the same values on both sides."""
-        value = int(self._rng.integers(-(2**31), 2**31))
-        for side in self._sides:
-            for name, tensor in side.outputs().items():
-                if not name.startswith("block_tables"):
-                    tensor.fill_(bool(value % 2) if tensor.dtype is torch.bool else value)
-
-    def _compared(self) -> Iterator[Difference]:
-        """Yield what differs in the steps that were not compared yet."""
-        for number, what, (theirs, ours) in self._pending:
-            for name, wanted in theirs.items():
-                yield from _difference(number, what, name, ours[name], wanted)
+    def _compared(self, numbers: Iterable[int]) -> Iterator[Difference]:
+        """Yield what differs in some steps, and in the state that no step may change."""
+        theirs, ours = self._sides
+        for number in numbers:
+            what = "ours in parts" if self._choices[number].in_parts else "whole"
+            for name, wanted in theirs.reads[number].items():
+                yield from _difference(number, what, name, ours.reads[number][name], wanted)
             yield from self._result_differences(number, what)
-        self._pending.clear()
-        for name, wanted in self._theirs.state().items():
-            found = self._ours.state()[name]
-            yield from _difference(len(self._ours.results), "state", name, found, wanted)
+        for name, wanted in theirs.state().items():
+            found = ours.state()[name]
+            yield from _difference(len(ours.results) - 1, "state", name, found, wanted)
 
     def _result_differences(self, number: int, what: str) -> Iterator[Difference]:
         theirs, ours = (side.results[number] for side in self._sides)
@@ -299,30 +309,48 @@ class InputSession:
 
     def _kept_differences(self) -> Iterator[Difference]:
         """Yield outputs of earlier steps that a later one has changed, while they were held."""
-        for number, (theirs, ours) in self._kept:
-            for name, wanted in theirs.items():
-                yield from _difference(number, "kept to the end", name, ours[name], wanted)
+        for number, (batch, kept) in enumerate(
+            zip(self._ours.results, self._ours.kept, strict=True)
+        ):
+            for name, wanted in kept.items():
+                yield from _difference(number, "held", name, getattr(batch, name), wanted)
 
-    def _note_features(self, step: StepInputs) -> None:
-        tails = (step.num_drafts is not None) and bool(
-            (
-                (step.num_drafts > 0)
-                & (step.prefill_lens > self._computed(step))
-                & (step.prefill_lens < self._computed(step) + step.query_lens)
-            ).any()
-        )
+    def _choose(self, step: StepInputs) -> Choice:
+        """Draw how a step is made, the same way on both sides."""
+        rng, engine = self._rng, self.engine
+        fill = int(rng.integers(-(2**31), 2**31)) if self._dirty else None
+        dummy = None
+        if rng.random() < 0.12:
+            reqs = int(rng.integers(1, engine.max_num_reqs + 1))
+            if reqs <= engine.max_num_tokens:
+                most = min(engine.max_num_tokens, reqs + 9)
+                dummy = reqs, int(rng.integers(reqs, most + 1))
+        early = int(rng.random() < 0.15 and len(step.appends) > 0)
+        choice = Choice(step, fill, dummy, early, bool(rng.random() < 0.2), rng.random() < 0.15)
+        self._note(choice)
+        return choice
+
+    def _note(self, choice: Choice) -> None:
+        step = choice.step
+        computed = step.num_computed_tokens.cpu().numpy()[step.rows]
+        ends = computed + step.query_lens
+        tails = (step.prefill_lens > computed) & (step.prefill_lens < ends)
         features = {
-            "with drafts": step.num_drafts is not None,
-            "with a prompt's tail and drafts": tails,
-            "with a prefill": step.has_prefill,
-            "with a row twice": len(set(step.rows.tolist())) < len(step.rows),
-            "padded": step.num_tokens_padded > int(step.query_lens.sum()),
-            "without logits": self.engine.bonus == 0 and step.num_drafts is None,
+            "step: ours in parts": choice.in_parts,
+            "step: whole": not choice.in_parts,
+            "dummy batches": choice.dummy is not None,
+            "steps without tokens": choice.early > 0,
+            "steps prepared again": choice.again,
+            "steps of a late device": self._late,
+            "steps with drafts": step.num_drafts is not None,
+            "steps with a prompt's tail and drafts": step.num_drafts is not None
+            and bool((tails & (step.num_drafts > 0)).any()),
+            "steps with a prefill": step.has_prefill,
+            "steps with a row twice": len(set(step.rows.tolist())) < len(step.rows),
+            "steps padded": step.num_tokens_padded > int(step.query_lens.sum()),
+            "steps without logits": self.engine.bonus == 0 and step.num_drafts is None,
         }
-        self.seen.update({f"steps {name}": int(true) for name, true in features.items()})
-
-    def _computed(self, step: StepInputs) -> Any:
-        return step.num_computed_tokens.cpu().numpy()[step.rows]
+        self.seen.update({name: int(true) for name, true in features.items()})
 
 
 def _difference(
