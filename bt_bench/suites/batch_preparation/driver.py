@@ -16,7 +16,13 @@ from bt_bench.suites.batch_preparation.inputs import Requests, StepInputs, input
 from bt_bench.suites.batch_preparation.trial import InputTrial
 from bt_bench.suites.batch_preparation.workloads.workload import InputWorkload
 from bt_bench.suites.block_tables.checking.buffers import tensors_of
-from bt_bench.suites.block_tables.inputs import append_each, copied, staging_call
+from bt_bench.suites.block_tables.inputs import (
+    append_each,
+    copied,
+    set_up_again,
+    staging_call,
+    undo_staging,
+)
 from bt_bench.suites.block_tables.vllm.differences import differences_of
 from bt_kernels.interface import TableState
 
@@ -94,9 +100,8 @@ class InputDriver(Driver):
             self.variant.tables.apply_staged_writes()
 
     def undo(self) -> Callable[[], object]:
-        """Return a call that resets the block counts, as staging the same writes again requires."""
-        num_blocks = self.variant.tables.num_blocks
-        return partial(num_blocks.__setitem__, ..., np.array(num_blocks))
+        """See the base class."""
+        return undo_staging(self.variant.tables)
 
     @classmethod
     def with_other_contents(
@@ -108,15 +113,8 @@ class InputDriver(Driver):
 
     def take(self, workload: InputWorkload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
-        tables = self.variant.tables
-        tables.restore(self._start)
+        set_up_again(self.variant.tables, self._start, workload.setup)
         self.requests.forget()
-        written: set[int] = set()
-        for append in workload.setup:  # over the present contents of the rows
-            overwrite = append.overwrite or append.row not in written
-            written.add(append.row)
-            tables.append_block_ids(append.row, copied(append).block_ids, overwrite)
-        tables.apply_staged_writes()
         taken = []
         for inputs, step in zip(steps, workload.steps, strict=True):
             appends = tuple(map(copied, step.appends))

@@ -15,7 +15,14 @@ from bt_bench.suites.block_tables import operations
 from bt_bench.suites.block_tables.calls import bind
 from bt_bench.suites.block_tables.checking.differences import tamed, undefined_on
 from bt_bench.suites.block_tables.checking.trial import TableTrial, relabel
-from bt_bench.suites.block_tables.inputs import StepInputs, append_each, copied, inputs_on
+from bt_bench.suites.block_tables.inputs import (
+    StepInputs,
+    append_each,
+    copied,
+    inputs_on,
+    set_up_again,
+    undo_staging,
+)
 from bt_bench.suites.block_tables.vllm.differences import differences_of
 from bt_bench.suites.block_tables.workloads import Workload
 from bt_kernels.interface import TableState
@@ -95,10 +102,8 @@ class TableDriver(Driver):
         return operation == operations.APPLY and not staged
 
     def undo(self) -> Callable[[], object]:
-        """Return a call that resets the block counts, as staging the same writes again requires."""
-        num_blocks = self.tables.num_blocks
-        # The quickest form of `num_blocks[...] = before`, since it runs within a timed region.
-        return partial(num_blocks.__setitem__, ..., np.array(num_blocks))
+        """See the base class."""
+        return undo_staging(self.tables)
 
     @classmethod
     def with_other_contents(cls, workload: Workload, rng: np.random.Generator) -> Workload:
@@ -107,14 +112,7 @@ class TableDriver(Driver):
 
     def take(self, workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
-        self.tables.restore(self._start)
-        written: set[int] = set()
-        for append in workload.setup:  # over the present contents of the rows
-            overwrite = append.overwrite or append.row not in written
-            written.add(append.row)
-            lists = copied(append).block_ids
-            self.tables.append_block_ids(append.row, lists, overwrite)
-        self.tables.apply_staged_writes()
+        set_up_again(self.tables, self._start, workload.setup)
         return [
             replace(inputs, appends=tuple(map(copied, step.appends)))
             for inputs, step in zip(steps, workload.steps, strict=True)
