@@ -7,9 +7,12 @@ and computes slots, and more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bt_bench.base import Bullets
+from bt_bench.base.errors import counted
 from bt_bench.protocol import Opponents
 from bt_bench.suites.batch_preparation.operations import DEFAULTS, OPERATIONS
 from bt_bench.suites.batch_preparation.workloads.conformance import conformance_workloads
@@ -19,8 +22,10 @@ from bt_bench.suites.block_tables.vllm.opponents import VllmOpponents
 from bt_bench.suites.block_tables.vllm.source import INPUT_MODULES, find_sources
 
 if TYPE_CHECKING:
+    from bt_bench.base import Document
     from bt_bench.suites.batch_preparation.driver import InputDriver
     from bt_bench.suites.batch_preparation.workloads.workload import InputWorkload
+    from bt_bench.suites.block_tables.workloads import WorkloadParameters
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -58,6 +63,23 @@ class BatchSuite(BlockTableSuite):
         """See the base class: vLLM's own preparation of a batch."""
         sources = find_sources(folders, INPUT_MODULES)
         return VllmOpponents(sources, _FOLDER / "vllm" / "adapter.py", "prepare_inputs and tables")
+
+    def describe(
+        self, name: str, parameters: WorkloadParameters, workload: Any = None
+    ) -> tuple[dict[str, Any], Document]:
+        """See the base class; adds figures of drafts and prompts in the window."""
+        data, document = super().describe(name, parameters, workload)
+        built: Any = workload or parameters.build()
+        figures = built.figures()
+        count = figures["steps"]
+        line = (
+            f"inputs: {figures['steps_with_drafts']} of {counted(count, 'step')} with drafts, at "
+            f"most {figures['most_drafts']} in one; {figures['steps_with_prompt_tails']} with "
+            f"drafts in the tail of a prompt; {figures['steps_with_prefill']} with a prefill; "
+            f"{figures['steps_padded']} padded"
+        )
+        lead = (*document.lead, Bullets((line,)))
+        return data | {"inputs": figures}, replace(document, lead=lead)
 
 
 SUITE = BatchSuite()

@@ -11,6 +11,7 @@ from support.recorded import record
 from bt_bench.base.errors import UsageError
 from bt_bench.config import load_config
 from bt_bench.protocol import SuiteRef, build_workload, check_workload, load_suite
+from bt_bench.suites.batch_preparation.operations import INPUTS
 from bt_bench.suites.batch_preparation.workloads.conformance import (
     CORNERS,
     conformance_workloads,
@@ -152,6 +153,41 @@ def test_a_recording_of_an_engine(tmp_path):
     for step, batch in zip(workload.steps, made.batches, strict=False):
         assert step.rows.tolist() == batch["rows"]
         assert step.computed.tolist() == batch["computed"]
+
+
+def test_the_description_counts_drafts_and_prompts():
+    suite = load_suite(SuiteRef(name="batch_preparation"))
+    parameters = BatchParameters(
+        **SIZES, requests=9, drafts=3, tokens_per_request=4, prompt_tails=2, pad_requests=True
+    )
+    data, document = suite.describe("own", parameters, parameters.build())
+    assert data["inputs"] == {
+        "steps": 1,
+        "steps_with_drafts": 1,
+        "most_drafts": sum(parameters.build().steps[0].num_drafts),
+        "steps_with_prefill": 1,
+        "steps_with_prompt_tails": 1,
+        "steps_padded": 1,
+    }
+    assert "1 of 1 step with drafts" in str(document)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "read", "written"),
+    [
+        # A decode: its length, and the sampled token; see the sizes of all outputs in the docs.
+        ({"requests": 1}, 4 + 8, 8 + 8 + 12 + 17 * 4 + 16 * 4 + 8 + 1 + 4),
+        # Two tokens of a prompt and none ahead; its tokens are on the host.
+        (
+            {"prefills": 1, "prefill_tokens": 2},
+            4,
+            8 + 8 + 12 + 17 * 4 + 16 * 4 + 16 + 2 + 4 * (2 + 1),
+        ),
+    ],
+)
+def test_bytes_that_inputs_must_move(parameters, read, written):
+    (traffic,) = batch_of(**parameters).traffic(INPUTS)
+    assert (traffic.read, traffic.written) == (read, written)
 
 
 def test_conformance_reaches_its_corners():

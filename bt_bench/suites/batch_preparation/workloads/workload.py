@@ -62,6 +62,15 @@ class InputStep:
         """Return whether any request is in prefill."""
         return bool((self.computed < self.prefill_lens).any())
 
+    @property
+    def is_tail(self) -> npt.NDArray[np.bool_]:
+        """Return `[R]` whether the prompt of a request ends within the step, before its end."""
+        ends = self.computed + self.query_lens
+        found: npt.NDArray[np.bool_] = (self.computed < self.prefill_lens) & (
+            self.prefill_lens < ends
+        )
+        return found
+
 
 @dataclass(frozen=True)
 class InputWorkload(CommonWorkload):
@@ -118,17 +127,37 @@ class InputWorkload(CommonWorkload):
 
     def _traffic_of(self, step: InputStep) -> Traffic:
         """Return the bytes that the inputs of a step take; prompts lie in pinned memory."""
-        drafts = 0 if step.num_drafts is None else int(step.num_drafts.sum())
-        reqs, most = step.num_reqs, self.layout.max_num_reqs
-        logits = reqs * self.layout.num_new_sampled_tokens + drafts
+        layout, reqs = self.layout, step.num_reqs
+        bonus = layout.num_new_sampled_tokens
+        drafts = np.zeros(reqs, dtype=np.int64) if step.num_drafts is None else step.num_drafts
         in_prefill = step.computed < step.prefill_lens
-        prompts = int(step.query_lens[in_prefill].sum())
-        ids = prompts + int((~in_prefill).sum()) + drafts
-        per_logit = 4 + 8 + (8 if step.num_drafts is not None else 0)
-        padding = step.num_tokens_padded if self.layout.marks_padding else 0
-        written = 8 * reqs + 4 * (reqs + 1) + per_logit * logits  # new in each step
-        written += 4 * (most + 1) + 4 * most + 8 * step.num_tokens + padding + 4 * ids
-        return Traffic(4 * reqs + 8 * (ids - prompts), written)
+        generates = step.computed + step.query_lens > step.prefill_lens
+        # Sampled tokens and drafts, int64; a prompt's tail has drafts alone.
+        read = int(drafts[generates].sum()) + bonus * int((~in_prefill).sum())
+        ids = int(np.where(in_prefill, step.query_lens, drafts + bonus).sum())
+        ahead = layout.num_lookahead * int(in_prefill.sum())
+        per_logit = 4 + 8 + (0 if step.num_drafts is None else 8)
+        logits = int((drafts + bonus).sum())
+        new = 8 * reqs + 4 * (reqs + 1) + per_logit * logits
+        padding = step.num_tokens_padded if layout.marks_padding else 0
+        kept = 4 * (layout.max_num_reqs + 1) + 4 * layout.max_num_reqs + 8 * step.num_tokens
+        return Traffic(4 * reqs + 8 * read, new + kept + padding + 4 * (ids + ahead))
+
+    def figures(self) -> dict[str, int]:
+        """Return how many steps have drafts, prefills, and prompts whose tail has drafts."""
+        steps = self.steps
+        drafts = [0 if s.num_drafts is None else int(s.num_drafts.sum()) for s in steps]
+        tails = [
+            s.num_drafts is not None and bool((s.is_tail & (s.num_drafts > 0)).any()) for s in steps
+        ]
+        return {
+            "steps": len(steps),
+            "steps_with_drafts": sum(s.num_drafts is not None for s in steps),
+            "most_drafts": max(drafts, default=0),
+            "steps_with_prefill": sum(s.has_prefill for s in steps),
+            "steps_with_prompt_tails": sum(tails),
+            "steps_padded": sum(s.num_tokens_padded > s.num_tokens for s in steps),
+        }
 
 
 def tokens_of(rng: np.random.Generator, count: int) -> Int64Array:
