@@ -198,12 +198,10 @@ def test_conformance_reaches_its_corners():
     assert any((step.query_lens > 1024).any() for step in steps["long prompts"])
     assert any(len(set(s.rows.tolist())) < s.num_reqs for s in steps["rows twice"])
     assert all(step.num_tokens == step.num_tokens_padded for step in steps["no padding"])
+    drafted = [step for name in CORNERS for step in steps[name] if step.num_drafts is not None]
+    ends = [step.computed + step.query_lens for step in drafted]
+    assert any((step.is_tail & (step.num_drafts > 0)).any() for step in drafted)
     assert any(
-        (
-            (step.prefill_lens > step.computed)
-            & (step.prefill_lens < step.computed + step.query_lens)
-            & (step.num_drafts > 0)
-        ).any()
-        for step in steps["drafts and prompt tails"]
-        if step.num_drafts is not None
+        ((step.prefill_lens == end) & (step.num_drafts > 0)).any()
+        for step, end in zip(drafted, ends, strict=True)
     )

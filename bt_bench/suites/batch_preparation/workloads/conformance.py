@@ -182,8 +182,12 @@ class _Requests:
             whole = rng.random() < 0.6
             new = of_prompt if whole else int(rng.integers(1, of_prompt + 1))
             # Other drafts come with chunks, whether or not these end the prompt.
-            if rng.random() < 0.4:
+            # A query that ends exactly with the prompt has no place for any.
+            kind = rng.random()
+            if kind < 0.4:
                 drafts = 0
+            elif kind < 0.6 and 0 < drafts < of_prompt:
+                new = of_prompt - drafts
         if new + drafts > most:
             drafts = max(0, min(drafts, most - new))
             new = min(new, most - drafts)
