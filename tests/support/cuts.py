@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bt_kernels import one_launch
+from bt_kernels.batch_inputs import carried, fused
 from bt_kernels.device_code import CARRIED, MARKED, PIECE_IDS
 from bt_kernels.one_launch import carrying, fixed, native_step, shapes, tables
 
-FIXED_BY = (carrying, fixed, native_step, shapes, tables)
+FIXED_BY = (carrying, fixed, native_step, shapes, tables, carried, fused)
 """Modules that have a name of their own for a constant of `shapes`."""
 
 

@@ -80,7 +80,7 @@ class Pointer:
 class Language:
     """What the kernels use of `triton.language`; `stores` has the addresses of each program."""
 
-    int1, int32, int64 = np.bool_, np.int32, np.int64
+    int1, int8, int32, int64 = np.bool_, np.int8, np.int32, np.int64
     constexpr = staticmethod(lambda given: given)
     pointer_type = PointerType
 
