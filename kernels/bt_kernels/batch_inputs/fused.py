@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from array import array
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from bt_kernels import launches
 from bt_kernels.batch_inputs.arguments import check_contents, check_rows, check_sizes
 from bt_kernels.batch_inputs.carried import MOST_REQUESTS, CarriedInputs, NewOutputs
 from bt_kernels.batch_inputs.interface import PreparedBatch
 from bt_kernels.batch_inputs.staged_copy import StagedCopyInputs
+from bt_kernels.device_tables.warming import run_all
 from bt_kernels.one_launch import DLPACK_CUDA, MANY, SHAPES, Batch, OneLaunch
 
 if TYPE_CHECKING:
     from bt_kernels.batch_inputs.buffers import InputBuffers, RequestTensors
     from bt_kernels.batch_inputs.layout import InputLayout
+    from bt_kernels.device_tables import DeviceBlockTables
     from bt_kernels.layout import TableLayout
     from bt_kernels.native import Launcher
     from bt_kernels.native.launcher import Device, Step
@@ -82,8 +86,8 @@ class FusedInputs(StagedCopyInputs):
     Attributes:
         fallbacks: by reason, how many batches were prepared without the launch.
 
-    The arguments are those of `BatchInputOperations`. Where no launch can carry a batch, a warning
-    says why.
+    The arguments are those of `BatchInputOperations`, and `tables`: block tables of the layout that
+    exist already; `None`: new ones. Where no launch can carry a batch, a warning says why.
     """
 
     tables: OneLaunch
@@ -96,8 +100,9 @@ class FusedInputs(StagedCopyInputs):
         requests: RequestTensors,
         device: torch.device | str,
         buffers: InputBuffers | None = None,
+        tables: DeviceBlockTables | None = None,
     ) -> None:
-        super().__init__(table_layout, layout, requests, device, buffers)
+        super().__init__(table_layout, layout, requests, device, buffers, tables)
         self.fallbacks: Counter[str] = Counter()
         self._why_not = CarriedInputs.why_not(self.tables, layout)
         self._carried: CarriedInputs | None = None
@@ -201,6 +206,25 @@ class FusedInputs(StagedCopyInputs):
             num_computed_tokens=self.requests.num_computed_tokens,
         )
         return batch._replace(block_tables=block_tables, slot_mappings=slot_mappings)
+
+    def warmup(self) -> float:
+        """Compile and load the kernels of all launches that carry batches, and those of the tables.
+
+        If an engine calls it before it serves, no step compiles, unless it is one of `fallbacks`.
+        Nothing is launched, and no tensor changes.
+
+        Returns:
+            The seconds it took; next to none where kernels are interpreted.
+
+        Raises:
+            ValueError: during a capture.
+        """
+        began = time.perf_counter()
+        self.tables.warmup()
+        if self._carried is not None and launches.COMPILES:
+            binaries = self._carried.binaries(aligned=self.tables.rows_are_aligned)
+            run_all([partial(self._carried.load, binary) for binary in binaries])
+        return time.perf_counter() - began
 
     def _unfit(self, num_reqs: int) -> str | None:
         """Return why a batch of so many requests cannot be carried; `None` if it can."""

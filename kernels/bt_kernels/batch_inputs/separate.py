@@ -59,11 +59,12 @@ class SeparateInputs(BatchInputOperations):
         requests: RequestTensors,
         device: torch.device | str,
         buffers: InputBuffers | None = None,
+        tables: DeviceBlockTables | None = None,
     ) -> None:
         check_layouts(table_layout, layout)
         self.layout = layout
         self.requests = requests
-        self.tables = self.tables_type(table_layout, device)
+        self.tables = self.tables_type(table_layout, device) if tables is None else tables
         self.device = self.tables.device
         self.buffers = buffers or InputBuffers.zeros(layout, self.device)
         self._pins = self.device.type == "cuda"

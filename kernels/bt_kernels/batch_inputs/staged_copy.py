@@ -13,6 +13,7 @@ from bt_kernels.batch_inputs.separate import Moved, SeparateInputs
 if TYPE_CHECKING:
     from bt_kernels.batch_inputs.buffers import InputBuffers, RequestTensors
     from bt_kernels.batch_inputs.layout import InputLayout
+    from bt_kernels.device_tables import DeviceBlockTables
     from bt_kernels.layout import TableLayout
 
 _ALIGNMENT = 16  # bytes; kernels are compiled for pointers that are multiples of it
@@ -33,8 +34,9 @@ class StagedCopyInputs(SeparateInputs):
         requests: RequestTensors,
         device: torch.device | str,
         buffers: InputBuffers | None = None,
+        tables: DeviceBlockTables | None = None,
     ) -> None:
-        super().__init__(table_layout, layout, requests, device, buffers)
+        super().__init__(table_layout, layout, requests, device, buffers, tables)
         reqs = layout.max_num_reqs
         self._counts = torch.arange(reqs + 1, dtype=torch.int32, device=self.device)
         self._zeros = torch.zeros(reqs, dtype=torch.int32, device=self.device)

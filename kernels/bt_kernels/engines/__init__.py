@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from bt_kernels.engines.plugin.counting import counters
 
 if TYPE_CHECKING:
+    from bt_kernels.engines.batches import BatchInputs
     from bt_kernels.engines.vllm import BlockTables
     from bt_kernels.engines.warming import register_warmup
 
 __all__ = [
+    "BatchInputs",
     "BlockTables",
     "counters",
     "register_warmup",
@@ -25,6 +27,10 @@ if not TYPE_CHECKING:  # or every misspelt name would have a type
 
     def __getattr__(name: str) -> object:
         """Import torch and Triton only when something that needs them is requested."""
+        if name == "BatchInputs":
+            from bt_kernels.engines.batches import BatchInputs
+
+            return BatchInputs
         if name == "BlockTables":
             from bt_kernels.engines.vllm import BlockTables
 
