@@ -39,7 +39,7 @@ from bt_kernels.device_code.fields import (
     TOKEN_STRIDE,
     TOKENS,
 )
-from bt_kernels.device_code.mapping import _input, _request_at
+from bt_kernels.device_code.mapping import _input, _request_of
 from bt_kernels.device_code.staged_rows import _logit_in, _parameter, _row_in, _start, _start_in
 
 BEHIND = tl.constexpr(1024)  # elements behind the requests that are written at a time
@@ -149,7 +149,7 @@ def _prepare_tokens(batch, span, FEATURES: tl.constexpr):
     token = span * FEATURES.span + tl.arange(0, FEATURES.span)
     num_tokens = _start(batch, batch.num_reqs, FEATURES)
     mask = token < num_tokens
-    request = _request_at(batch, token, FEATURES)
+    request = _request_of(batch, token, 0, batch.num_reqs, FEATURES)
     word = _parameter(batch.words, request, FEATURES.indexed)
     following = _parameter(batch.words, request + 1, FEATURES.indexed)
     row = _row_in(word)

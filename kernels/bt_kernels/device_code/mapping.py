@@ -52,27 +52,6 @@ def _input(batch, field: tl.constexpr, FEATURES: tl.constexpr):
 
 
 @triton.jit
-def _request_at(batch, token, FEATURES: tl.constexpr):
-    """Find the request of each token by bisection; of tokens past the last one, the last request.
-
-    The ends of requests are parameters. Reads of different ones by one program are served one after
-    another, and all programs begin with the same ones.
-    """
-    step = 1
-    while step < batch.num_reqs:
-        step = step * 2
-    step = step // 2
-    found = tl.zeros_like(token)
-    while step > 0:
-        further = found + step
-        exists = further < batch.num_reqs
-        start = _starts(batch, tl.where(exists, further, 0), FEATURES)
-        found = tl.where(exists & (start <= token), further, found)
-        step = step // 2
-    return found
-
-
-@triton.jit
 def _look_up(group, staged, batch, token, mask, rows, FEATURES: tl.constexpr):
     """Look up the blocks of tokens, whose rows are `rows`; return `Tokens`."""
     if FEATURES.requests > 0:
@@ -151,10 +130,12 @@ def _requests_in(batch, first, SIZES: tl.constexpr):
 
 
 @triton.jit
-def _request_of(batch, token, ended, begun):
+def _request_of(batch, token, ended, begun, FEATURES: tl.constexpr):
     """Find the request of each token, one of `[ended, begun)`, by bisection.
 
-    The ends of requests have just been read, and reading them again is cheap.
+    The ends of requests have just been read, and reading them again is cheap. As parameters, those
+    that differ among the tokens are read one after another. A token past the last one gets the last
+    request.
     """
     others = begun - ended - 1
     step = 1
@@ -164,8 +145,12 @@ def _request_of(batch, token, ended, begun):
     found = tl.zeros_like(token) + ended
     while step > 0:
         further = found + step
-        ends = batch.query_start_loc + further
-        end = tl.load(ends, mask=further <= ended + others, other=2147483647)
+        exists = further <= ended + others
+        if FEATURES.requests > 0:
+            end = _starts(batch, tl.where(exists, further, 0), FEATURES)
+            end = tl.where(exists, end, 2147483647)
+        else:
+            end = tl.load(batch.query_start_loc + further, mask=exists, other=2147483647)
         found = tl.where(end <= token, further, found)
         step = step // 2
     return found

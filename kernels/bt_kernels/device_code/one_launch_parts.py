@@ -20,7 +20,6 @@ from bt_kernels.device_code.gathering import _gather_tile
 from bt_kernels.device_code.mapping import (
     _look_up,
     _pad,
-    _request_at,
     _request_of,
     _requests_in,
     _spread_rows,
@@ -102,30 +101,19 @@ def _map_spans(group, staged, batch, span, num_spans, SIZES: tl.constexpr, FEATU
     num_tokens = _start(batch, batch.num_reqs, FEATURES)
     for first in range(span * SIZES.span, num_tokens, num_spans * SIZES.span):
         if FEATURES.requests > 0:
+            # To read the parameters of all requests takes too long. The host launches no spans
+            # where tiles map all tokens.
+            ended, begun, farthest = 0, batch.num_reqs, SIZES.tokens + 1
+        else:
+            ended, begun, farthest = _requests_in(batch, first, SIZES)
+        if farthest > SIZES.tokens:  # else tiles map all of it
             token = first + tl.arange(0, SIZES.span)
-            request = _request_at(batch, token, FEATURES)
+            request = _request_of(batch, token, ended, begun, FEATURES)
+            rows = _rows_at(group, staged, batch, request, FEATURES)
             its_tile = _starts(batch, request // SIZES.tile * SIZES.tile, FEATURES)
             mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)
-            if tl.max(mask.to(tl.int32), axis=0) > 0:
-                rows = _rows_at(group, staged, batch, request, FEATURES)
-                tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
-                _store_slots(group, tokens, SIZES)
-        else:
-            _map_span(group, staged, batch, first, num_tokens, SIZES, FEATURES)
-
-
-@triton.jit
-def _map_span(group, staged, batch, first, num_tokens, SIZES: tl.constexpr, FEATURES: tl.constexpr):
-    """Map the tokens that tiles leave over, in the span that begins at `first`."""
-    ended, begun, farthest = _requests_in(batch, first, SIZES)
-    if farthest > SIZES.tokens:  # else tiles map all of it
-        token = first + tl.arange(0, SIZES.span)
-        request = _request_of(batch, token, ended, begun)
-        rows = _rows_at(group, staged, batch, request, FEATURES)
-        its_tile = tl.load(batch.query_start_loc + request // SIZES.tile * SIZES.tile)
-        mask = (token < num_tokens) & (token - its_tile >= SIZES.tokens)
-        tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
-        _store_slots(group, tokens, SIZES)
+            tokens = _look_up(group, staged, batch, token, mask, rows, FEATURES)
+            _store_slots(group, tokens, SIZES)
 
 
 @triton.jit

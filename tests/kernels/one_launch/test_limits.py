@@ -22,6 +22,7 @@ from bt_kernels.one_launch import carrying, shapes
 from bt_kernels.staging import BITMAP_ROWS, MOST_WORDS, PIECE_IDS, bitmap_words
 
 KERNELS = QuickKernels()
+IN_MEMORY = SimpleNamespace(requests=0)  # where the starts of requests are
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def requests_in(num_reqs, starts, first, *, tile):
     first = value(first, np.int32)
     ended, begun, farthest = KERNELS.function("mapping", "_requests_in")(batch, first, sizes)
     token = first + KERNELS.language.arange(0, 1)
-    request = KERNELS.function("mapping", "_request_of")(batch, token, ended, begun)
+    request = KERNELS.function("mapping", "_request_of")(batch, token, ended, begun, IN_MEMORY)
     return int(ended), int(begun), int(farthest), int(request[0])
 
 
