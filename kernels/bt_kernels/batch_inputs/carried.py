@@ -89,7 +89,7 @@ class InputBinary(NamedTuple):
 
 
 class NewOutputs(NamedTuple):
-    """Addresses of what is new in a step, in the order of the kernel; 0: it is not written."""
+    """Addresses of outputs that are new in a step, in the order of the kernel; 0: not written."""
 
     idx_mapping: int
     expanded_idx_mapping: int = 0

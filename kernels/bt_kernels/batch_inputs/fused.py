@@ -47,7 +47,7 @@ class NewTensors:
         self.constants = lru_cache(_KEPT_VIEWS)(
             lambda size: (counts[: size + 1], zeros[:size], tokens[:size])
         )
-        """Returns what needs no launch in a step of one logit for each of so many requests:
+        """Returns the constant outputs of a step of one logit for each of so many requests:
         `cu_num_logits`, `expanded_local_pos`, and `logits_indices` of one token each."""
 
     def __call__(
@@ -81,7 +81,7 @@ class NewTensors:
 class FusedInputs(StagedCopyInputs):
     """One launch for all inputs, and launches of their own for writes, and for tables and slots.
 
-    What a launch cannot do, the operations of `StagedCopyInputs` do instead, with the same results.
+    Where a launch cannot do it, the operations of `StagedCopyInputs` do, with the same results.
 
     Attributes:
         fallbacks: by reason, how many batches were prepared without the launch.
@@ -125,8 +125,8 @@ class FusedInputs(StagedCopyInputs):
     def _make_quick(self) -> None:
         """Expose operations in C as this object's, where its class has those of this module.
 
-        They do what is plain, and call those of the class for all else. Tables that are replaced
-        have another step in C, and need other operations.
+        They make plain calls, and hand all others to the methods of the class. Tables that are
+        replaced have another step in C, and need other operations.
         """
         launcher, step = self.tables.place.launcher, self.tables._quick
         if self._carried is None or launcher is None or step is self._beside:

@@ -1,12 +1,12 @@
 """The preparation of inputs by programs of a one-launch step.
 
 A launch that prepares inputs has the requests of its batch as its first words, one for each and one
-behind them, and then the words of `INPUT_FIELDS`; see `fields`. Every program computes what it
-needs from these words and from the state of the requests. So none reads what another writes.
+behind them, and then the words of `INPUT_FIELDS`; see `fields`. Every program needs only these
+words and the state of the requests. So none reads the output of another.
 
 A part prepares `FEATURES.few` requests, or `FEATURES.span` tokens, or all that is behind the
-requests. Each element of an output has one writer. What the operations of vLLM write to the same
-element, in their order, its one writer selects from.
+requests. Each element of an output has one writer. Where several operations of vLLM write to the
+same element, that writer selects the value of the last one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _at(batch, field: tl.constexpr, kind: tl.constexpr, FEATURES: tl.constexpr):
 
 @triton.jit
 def _prepare_requests(batch, tile, FEATURES: tl.constexpr):
-    """Write what has an element for each of a few requests, and for each of their logits."""
+    """Write the outputs with an element for each request, and for each logit, of a few requests."""
     place = tile * FEATURES.few + tl.arange(0, FEATURES.few)
     live = place < batch.num_reqs
     word = _parameter(batch.words, tl.where(live, place, 0), FEATURES.indexed)
@@ -145,7 +145,7 @@ def _prepare_behind(batch, FEATURES: tl.constexpr):
 
 @triton.jit
 def _prepare_tokens(batch, span, FEATURES: tl.constexpr):
-    """Write what has an element for each token of a span."""
+    """Write the outputs with an element for each token, of a span."""
     token = span * FEATURES.span + tl.arange(0, FEATURES.span)
     num_tokens = _start(batch, batch.num_reqs, FEATURES)
     mask = token < num_tokens

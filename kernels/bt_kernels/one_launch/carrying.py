@@ -204,7 +204,7 @@ class CarryingLaunch:
         self._launch(binary, grid, arguments)
 
     def kind_of(self, num_pieces: int, head: int, size: int, longest: int) -> int:
-        """Return which of `KINDS` suits what is staged; the arguments are of `pack_words`."""
+        """Return the one of `KINDS` that suits staged writes, by the numbers of `pack_words`."""
         room = self.payloads
         if size <= room.single_ids and not num_pieces:
             return SINGLE_IDS

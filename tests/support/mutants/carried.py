@@ -262,8 +262,8 @@ MUTANTS = {
     ),
     "carried_tables_of_the_first_group": _in_one_launch_kernels(
         "all groups are gathered into the caller's table of the first",
-        "tl.full([1], FEATURES.groups * FEATURES.bitmap, tl.int64) + index",
-        "tl.full([1], FEATURES.groups * FEATURES.bitmap, tl.int64) + index * 0",
+        "place = tl.full([1], targets, tl.int64) + index",
+        "place = tl.full([1], targets, tl.int64) + index * 0",
         "custom_outputs",
     ),
     "carried_slots_packed": _in_one_launch_kernels(
@@ -280,7 +280,7 @@ MUTANTS = {
     ),
     "carried_int64_mapping_as_int32": _in_one_launch_kernels(
         "the halves of an int64 mapping are taken for its entries",
-        "batch = Batch(idx_mapping, index_step, query_start_loc,",
-        "batch = Batch(idx_mapping, 1, query_start_loc,",
+        "idx_mapping, index_step, query_start_loc, positions, num_reqs, num_rows, in_memory",
+        "idx_mapping, 1, query_start_loc, positions, num_reqs, num_rows, in_memory",
     ),
 }
