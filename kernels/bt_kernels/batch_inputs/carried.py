@@ -1,4 +1,4 @@
-"""Launches that carry a batch: its requests as parameters, before those of the staged writes."""
+"""Launches that carry a batch: its requests are parameters, and staged writes follow them."""
 
 from __future__ import annotations
 

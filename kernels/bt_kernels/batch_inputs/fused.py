@@ -86,8 +86,8 @@ class FusedInputs(StagedCopyInputs):
     Attributes:
         fallbacks: by reason, how many batches were prepared without the launch.
 
-    The arguments are those of `BatchInputOperations`, and `tables`: block tables of the layout that
-    exist already; `None`: new ones. Where no launch can carry a batch, a warning says why.
+    Takes the arguments of `BatchInputOperations`, and `tables`: block tables of the layout that exist
+    already; `None`: new ones. Where no launch can carry a batch, a warning gives the reason.
     """
 
     tables: OneLaunch
@@ -123,7 +123,7 @@ class FusedInputs(StagedCopyInputs):
         self._make_quick()
 
     def _make_quick(self) -> None:
-        """Expose operations in C as this object's, where its class has those of this module.
+        """Expose operations in C as this object's, where its class has not overridden them.
 
         They make plain calls, and hand all others to the methods of the class. Tables that are
         replaced have another step in C, and need other operations.
@@ -208,7 +208,7 @@ class FusedInputs(StagedCopyInputs):
         return batch._replace(block_tables=block_tables, slot_mappings=slot_mappings)
 
     def warmup(self) -> float:
-        """Compile and load the kernels of all launches that carry batches, and those of the tables.
+        """Compile and load all kernels of the tables, and of launches that carry batches.
 
         If an engine calls it before it serves, no step compiles, unless it is one of `fallbacks`.
         Nothing is launched, and no tensor changes.
@@ -290,7 +290,7 @@ class FusedInputs(StagedCopyInputs):
 class OneLaunchInputs(FusedInputs):
     """One launch for a whole step: staged writes, inputs, tables and slots.
 
-    The arguments and attributes are those of `FusedInputs`.
+    Has the arguments and attributes of `FusedInputs`.
     """
 
     def prepare(

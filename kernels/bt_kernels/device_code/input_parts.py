@@ -109,7 +109,7 @@ def _prepare_requests(batch, tile, FEATURES: tl.constexpr):
 
 @triton.jit
 def _prepare_next(batch, row, live, computed, length, FEATURES: tl.constexpr):
-    """Write the tokens of prompts that follow those of the step."""
+    """Write the next tokens of prompts, which follow the tokens of the step."""
     prompt_end = tl.load(_at(batch, PREFILL_LEN, tl.int32, FEATURES) + row, mask=live, other=0)
     in_prefill = live & (computed < prompt_end)
     tokens = _at(batch, TOKENS, tl.int32, FEATURES)
@@ -128,7 +128,7 @@ def _prepare_next(batch, row, live, computed, length, FEATURES: tl.constexpr):
 
 @triton.jit
 def _prepare_behind(batch, FEATURES: tl.constexpr):
-    """Write the elements behind those of requests."""
+    """Write all elements behind the last request."""
     index = tl.zeros([1], dtype=tl.int32) + batch.num_reqs
     last = _parameter(batch.words, index, FEATURES.indexed)
     counts = _at(batch, CU_LOGITS, tl.int32, FEATURES)
