@@ -146,16 +146,24 @@ static int take_both(Given *given, PyObject *const *args, Py_ssize_t num, PyObje
     return take_arguments(wanted, 9, 5, 5, args, num, names);
 }
 
-/* Whether a property of the captured writes, if there are any, holds; 1 for an error, too. */
+/* Forgets an error that Python code handles, or meets again. One that no `except Exception` stops,
+   such as that of a signal which ends the process, stays: 1 then. */
+static int forget_error(void) {
+    if (!PyErr_Occurred()) return 0;
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return 1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* Whether a property of the captured writes, if there are any, holds; not 0 for an error, too. */
 static int captured_holds(PyObject *captured, PyObject *name) {
     PyObject *found = PyObject_GetAttr(captured, name);
     int holds = found ? PyObject_IsTrue(found) : 1;
     Py_XDECREF(found);
-    PyErr_Clear();
     return holds;
 }
 
-/* The step that may be made in C now, a new reference; NULL, without an error, if none. A part of a
+/* The step that may be made in C now, a new reference; NULL if none, see `forget_error`. A part of a
    step that gathers has to count the rows of a replay that may follow, which Python code does. */
 static Step *step_of(PyObject *tables, int part) {
     PyObject *step = PyObject_GetAttr(tables, names_of.quick);
@@ -174,7 +182,7 @@ static Step *step_of(PyObject *tables, int part) {
     if (!may_follow) return (Step *)step;
 none:
     Py_XDECREF(step);
-    PyErr_Clear();
+    forget_error();
     return NULL;
 }
 

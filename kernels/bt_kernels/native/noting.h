@@ -115,12 +115,13 @@ static int is_known(const Noting *self, PyObject *mapping) {
 }
 
 static int add_gather(Noting *self, PyObject *mapping, PyObject *padded, PyObject *computed) {
-    int lacks = is_known(self, mapping) && computed != Py_None &&
-                PyTuple_GET_ITEM(self->known, COMPUTED_OF) == Py_None;
-    if (lacks && tell_python(self)) return -1;
-    if (lacks || !is_known(self, mapping))
+    if (!is_known(self, mapping) ||
+        (computed != Py_None && PyTuple_GET_ITEM(self->known, COMPUTED_OF) == Py_None)) {
+        if (tell_python(self)) return -1; /* or it takes an earlier gather for the last one */
+        self->gathered = 0;
         return done_by(PyObject_CallMethod(self->notes, "gather", "OOOO", mapping, padded, Py_None,
                                            computed));
+    }
     PyObject *rows = PyTuple_GET_ITEM(self->known, ROWS_OF);
     /* Those of an earlier gather are not this one's, whether Python is told of it or not. */
     PyObject *before = PyObject_GetAttr(self->frame, names_of.rows);
@@ -142,7 +143,7 @@ static int add_gather(Noting *self, PyObject *mapping, PyObject *padded, PyObjec
 /* After `add_gather` with the same mapping. */
 static int add_slots(Noting *self, const Given *given) {
     if (!is_known(self, given->mapping) || !self->gathered)
-        return done_by(PyObject_CallMethod(self->notes, "slots", "OOOOO", given->mapping,
+        return tell_python(self) ? -1 : done_by(PyObject_CallMethod(self->notes, "slots", "OOOOO", given->mapping,
                                            given->starts, given->positions,
                                            given->num_tokens_padded, Py_None));
     PyObject *rows = PyTuple_GET_ITEM(self->known, ROWS_OF);
@@ -197,7 +198,7 @@ static PyObject *known_of(PyObject *batch) {
     if (num_reqs >= 0)
         starts = PySequence_GetSlice(PyTuple_GET_ITEM(known, STARTS_OF), 0, num_reqs + 1);
     if (!starts) {
-        PyErr_Clear();
+        forget_error();
         Py_XDECREF(known);
         return NULL;
     }
@@ -210,12 +211,13 @@ static int add_begin_batch(Noting *self, PyObject *runner, PyObject *batch) {
     PyObject *manager = PyObject_GetAttr(runner, names_of.pcp_manager);
     int is_alone = !manager || manager == Py_None;
     Py_XDECREF(manager);
-    PyErr_Clear();
+    if (forget_error()) return -1;
     self->has_gather = self->gathered = 0;
     self->inside = 1;
     Py_XSETREF(self->known, batch && is_alone ? known_of(batch) : NULL);
     self->has_batch = self->known != NULL;
     if (self->known) return 0;
+    if (PyErr_Occurred()) return -1;
     return done_by(PyObject_CallMethod(self->notes, "begin_batch", "OO", runner,
                                        batch ? batch : Py_None));
 }
@@ -227,9 +229,15 @@ static int add_end_batch(Noting *self) {
     return 0;
 }
 
-/* Tells of an error of a note, if there is one, which the engine must not see. */
+/* Has Python code end a batch, or else a step, which C began. */
+static void leave_end(Noting *self, int is_batch) {
+    *(is_batch ? &self->inside : &self->in_step) = 0;
+    if (tell_python(self)) PyErr_Clear();
+}
+
+/* Tells of an error of a note, if there is one, which the engine must not see; see `forget_error`. */
 static void tell_owner(Noting *self, PyObject *owner, int failed) {
-    if (!failed) return;
+    if (!failed || !PyErr_ExceptionMatches(PyExc_Exception)) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
@@ -238,7 +246,6 @@ static void tell_owner(Noting *self, PyObject *owner, int failed) {
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);
-    PyErr_Clear();
 }
 
 static int noting_clear(Noting *self) {

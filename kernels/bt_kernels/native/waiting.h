@@ -31,11 +31,14 @@ static void note_gather(Waiting *self, PyObject *mapping, PyObject *size, PyObje
 static int waits(const Waiting *self) { return self->applies || self->mapping; }
 
 /* What an operation in C returned, or what the owner's method returns if that is NULL: an error, too,
-   is left to it, since the engine goes on with its own tables then. */
+   is left to it, since the engine goes on with its own tables then; but see `forget_error`. */
 static PyObject *or_by_owner(Waiting *self, PyObject *result, PyObject *name,
                              PyObject *const *args, Py_ssize_t num, PyObject *names) {
+    if (forget_error()) { /* of a note, where there is a result */
+        Py_XDECREF(result);
+        return NULL;
+    }
     if (result) return result;
-    PyErr_Clear();
     PyObject *owner = still_there(self->owner);
     if (!owner) return NULL;
     if (self->noting && tell_python((Noting *)self->noting)) PyErr_Clear();
@@ -51,18 +54,19 @@ static void end_time(Waiting *self, uint64_t began) {
     if (self->times) self->spent_ns += (long long)(now_ns() - began);
 }
 
-/* Notes a call, if calls are noted. A note may end the recording, and so drop the object. */
+/* Notes a call, if calls are noted. A note may end the recording, and so drop the object. What
+   `forget_error` leaves is set afterwards. */
 #define NOTE(WAITING, FUNCTION, ...)                                                            \
     do {                                                                                        \
         Noting *noting = (Noting *)Py_XNewRef((WAITING)->noting);                               \
         PyObject *owner = noting ? still_there((WAITING)->owner) : NULL;                        \
         if (owner) {                                                                            \
             int failed = FUNCTION(noting, ##__VA_ARGS__);                                       \
-            tell_owner(noting, owner, failed);                                                        \
+            tell_owner(noting, owner, failed);                                                  \
         }                                                                                       \
         Py_XDECREF(owner);                                                                      \
         Py_XDECREF(noting);                                                                     \
-        PyErr_Clear();                                                                          \
+        forget_error();                                                                         \
     } while (0)
 
 static PyObject *waiting_append(Waiting *self, PyObject *const *args, Py_ssize_t num,
@@ -92,7 +96,7 @@ static PyObject *waiting_apply(Waiting *self, PyObject *const *args, Py_ssize_t 
     counted.deferred++;
     NOTE(self, add_apply);
     end_time(self, began);
-    Py_RETURN_NONE;
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t num,
@@ -203,6 +207,7 @@ static int waiting_traverse(Waiting *self, visitproc visit, void *arg) {
     Py_VISIT(self->owner);
     Py_VISIT(self->noting);
     Py_VISIT(self->mapping);
+    Py_VISIT(self->num_reqs_padded);
     Py_VISIT(self->computed);
     Py_VISIT(self->step);
     return 0;
@@ -283,14 +288,15 @@ typedef struct {
     int is_batch;
 } Around;
 
-/* The state of a runner's tables, a new reference, if they need no more than that; else NULL. */
+/* The state of a runner's tables, a new reference, if they need no more than that; else NULL, see
+   `forget_error`. */
 static Waiting *waiting_of(PyObject *runner, PyObject **tables) {
     PyObject *waiting = NULL;
     *tables = PyObject_GetAttr(runner, names_of.block_tables);
     if (*tables) waiting = PyObject_GetAttr(*tables, names_of.waiting);
     if (waiting && Py_TYPE(waiting) == &WaitingType && ((Waiting *)waiting)->is_short)
         return (Waiting *)waiting;
-    PyErr_Clear();
+    forget_error();
     Py_XDECREF(waiting);
     Py_CLEAR(*tables);
     return NULL;
@@ -319,8 +325,9 @@ static int end_waiting(const Around *self, Waiting *waiting, PyObject *tables) {
             NOTE(waiting, add_end_batch);
         else
             NOTE(waiting, add_end_step, owner);
-        return 0;
+        return PyErr_Occurred() ? -1 : 0;
     }
+    if (waiting->noting) leave_end((Noting *)waiting->noting, self->is_batch);
     PyObject *type = (PyObject *)Py_TYPE(tables);
     PyObject *end = PyObject_GetAttr(type, self->is_batch ? names_of.end_batch : names_of.end_step);
     if (!end) { /* they are the engine's by now */
@@ -338,8 +345,14 @@ static PyObject *around_call(PyObject *object, PyObject *const *args, size_t nar
     Around *self = (Around *)object;
     PyObject *tables, *type, *value, *trace;
     Waiting *waiting = PyVectorcall_NARGS(nargsf) ? waiting_of(args[0], &tables) : NULL;
-    if (!waiting) return PyObject_Vectorcall(self->by_python, args, nargsf, names);
+    if (!waiting)
+        return PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->by_python, args, nargsf, names);
     begin_waiting(self, waiting, args, PyVectorcall_NARGS(nargsf));
+    if (PyErr_Occurred()) { /* before the method, as in Python */
+        Py_DECREF(waiting);
+        Py_DECREF(tables);
+        return NULL;
+    }
     PyObject *result = PyObject_Vectorcall(self->method, args, nargsf, names);
     PyErr_Fetch(&type, &value, &trace);
     if (end_waiting(self, waiting, tables))

@@ -33,6 +33,7 @@ class Waiting:
         applies: whether an apply waits.
         gather: the arguments of a gather that waits.
         is_short: whether calls are made in C.
+        noting: what notes them there, if they are recorded.
         has_applied: whether there was an apply in this step, where calls are measured.
         spent_ns: the time of the calls of this step, likewise.
     """
@@ -40,6 +41,7 @@ class Waiting:
     in_step = in_batch = applies = is_short = has_applied = False
     spent_ns = 0
     gather: _Gather | None = None
+    noting: object = None
 
     @property
     def waits(self) -> bool:
@@ -443,7 +445,9 @@ def become(tables: Any, kind: type[Any], state: dict[str, Any]) -> None:
     """Turn an object into another one in place, since the engine has references to it."""
     recorder = vars(tables).get("_recorder")
     if isinstance(tables, DeferringTables):
-        tables._waiting.is_short = False  # for methods that were taken before
+        waiting = tables._waiting
+        waiting.is_short = False  # for methods that were taken before
+        waiting.noting = None  # its notes go on in Python
     tables.__class__ = kind
     tables.__dict__ = state
     if isinstance(tables, DeferringTables):

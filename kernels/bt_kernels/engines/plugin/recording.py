@@ -49,12 +49,12 @@ def record(
 
 def end_all() -> None:
     """End all recordings of this process, and close their files."""
-    forget_batches()
     for tables in list(_RECORDED):
         recorder = vars(tables).get("_recorder")
         if recorder is not None:
             recorder.close()
             recorder.leave(tables)
+    forget_batches()  # not before: C tells of its latest one when it leaves
 
 
 class Recorder:
