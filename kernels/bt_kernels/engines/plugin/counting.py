@@ -46,6 +46,7 @@ class Counts:
 COUNTS = Counts()
 
 HOST_TIMES = HostTimes()
+"""Of steps that Python measured; see `host_times`."""
 
 _PRINTING: set[int] = set()
 _PLACES: list[tuple[_Place, int]] = []
@@ -86,11 +87,8 @@ def counters() -> dict[str, Any]:
     `host_time_us`, as `HostTimes.summary` returns it.
     """
     steps = deferred = fused = 0
-    times = HostTimes()
-    times.merge(HOST_TIMES)
     for launcher in _IN_C:
         steps, deferred, fused = launcher.counts()
-        times.add_all(*launcher.step_times())
     return vars(COUNTS) | {
         "steps": COUNTS.steps + steps,
         "deferred": COUNTS.deferred + deferred,
@@ -98,8 +96,17 @@ def counters() -> dict[str, Any]:
         "settled": dict(COUNTS.settled),
         "calls": dict(COUNTS.calls + Counter(prepare_step=fused)),
         "launches": sum(place.launches - before for place, before in _PLACES),
-        "host_time_us": times.summary(),
+        "host_time_us": host_times().summary(),
     }
+
+
+def host_times() -> HostTimes:
+    """Return the times of all measured steps of this process, whoever measured them."""
+    times = HostTimes()
+    times.merge(HOST_TIMES)
+    for launcher in _IN_C:
+        times.add_all(*launcher.step_times())
+    return times
 
 
 def reset() -> None:

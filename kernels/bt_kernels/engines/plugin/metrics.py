@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from bt_kernels.engines.plugin.counting import HOST_TIMES, counters
+from bt_kernels.engines.plugin.counting import counters, host_times
 from bt_kernels.engines.plugin.messages import describe, warn_once
 
 _INTERVAL_S = 1.0
@@ -132,4 +132,4 @@ def _values() -> Iterator[tuple[str, str | None, float]]:
     for name in _LABELLED:
         for label, value in counted[name].items():
             yield name, label, value
-    yield _HOST_SECONDS, None, HOST_TIMES.total_ns / 1e9
+    yield _HOST_SECONDS, None, host_times().total_ns / 1e9

@@ -167,10 +167,21 @@ def _shorten_wrappers() -> None:
         return
     for name in _WRAPPERS:
         wrapped = vars(runner).get(name)
-        if isinstance(wrapped, FunctionType) and hasattr(wrapped, "_bt_kernels_wraps"):
-            method: Any = wrapped._bt_kernels_wraps
-            around = launcher.Around(method, wrapped, name == "prepare_attn")
-            setattr(runner, name, functools.update_wrapper(around, wrapped))
+        method = _wrapped_by_us(wrapped)
+        if method is not None and isinstance(wrapped, FunctionType):
+            around: Any = launcher.Around(method, wrapped, name == "prepare_attn")
+            functools.update_wrapper(around, method)
+            around._bt_kernels_wraps = method
+            setattr(runner, name, around)
+
+
+def _wrapped_by_us(wrapper: Any) -> Any:
+    """Return the method that a wrapper of ours is around; `None` for anything else.
+
+    `functools.wraps` gives somebody's wrapper around ours all attributes of ours.
+    """
+    method = getattr(wrapper, "_bt_kernels_wraps", None)
+    return method if getattr(wrapper, "__wrapped__", None) is method else None
 
 
 def restore() -> None:
@@ -190,10 +201,11 @@ def restore() -> None:
         _put(replacing, replacing.theirs)
     runner = getattr(sys.modules.get(MODEL_RUNNER), "GPUModelRunner", None)
     for name in _WRAPPERS:
-        method = vars(runner).get(name) if isinstance(runner, type) else None
+        wrapper = vars(runner).get(name) if isinstance(runner, type) else None
         # One that somebody wrapped again stays, and does nothing without tables of ours.
-        if method is not None and hasattr(method, "_bt_kernels_wraps"):
-            setattr(runner, name, method._bt_kernels_wraps)
+        method = _wrapped_by_us(wrapper)
+        if method is not None:
+            setattr(runner, name, method)
 
 
 def _put(old: type[Any], new: type[Any]) -> None:

@@ -115,6 +115,26 @@ def test_metrics_follow_the_counters(client):
     assert not client.REGISTRY
 
 
+def test_what_c_counts_is_in_the_metrics_too(client, monkeypatch):
+    in_c = SimpleNamespace(
+        counts=lambda: (3, 2, 1),
+        step_times=lambda: (1, 500_000_000, 9, {5: 1}),
+        forget_counts=lambda: None,
+    )
+    monkeypatch.setattr(counting, "_IN_C", [in_c])
+    counting.HOST_TIMES.add(2_000_000_000)
+    metrics.publish()
+    metrics._published.update()
+    assert client.values() == {
+        "bt_kernels_steps": {None: 3},
+        "bt_kernels_deferred": {None: 2},
+        "bt_kernels_fused": {None: 1},
+        "bt_kernels_calls": {"prepare_step": 1},
+        "bt_kernels_host_seconds": {None: 2.5},
+    }
+    metrics.withdraw()
+
+
 def test_every_counter_is_a_metric():
     counted = set(plugin.counters()) - {"pid", "host_time_us"}
     assert counted == {*metrics._PLAIN, *metrics._LABELLED}

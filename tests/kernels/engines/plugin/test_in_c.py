@@ -120,6 +120,8 @@ class Tables:
     def append(self, row, ids, overwrite):
         if ids == "refused":
             raise ValueError(ids)
+        if ids == "ended":
+            raise SystemExit("by a signal")
         self.asked.append(("staged", row, ids, overwrite))
 
     def append_block_ids(self, *given, **names):
@@ -194,6 +196,43 @@ def test_an_append_after_an_apply_that_waits_is_left_to_python_and_so_is_what_is
         ("append_block_ids", (1, ([2],)), {}),
         ("append_block_ids", (4, ([5],), False), {}),
     ]
+
+
+def test_an_exit_by_a_signal_is_passed_on_at_once():
+    """As by Python, which catches no `BaseException`; vLLM's workers end by `SystemExit`."""
+    tables = Tables()
+    with pytest.raises(SystemExit, match="by a signal"):
+        tables._waiting.append_block_ids(1, "ended", True)
+    assert tables.asked == []
+
+
+@pytest.mark.parametrize("error", [SystemExit("by a signal"), OSError("the disk is full")])
+def test_an_exit_within_a_note_is_passed_on_and_ends_no_recording(error):
+    def fail(*_):
+        raise error
+
+    failed = []
+    noted = SimpleNamespace(begin_batch=fail, staged=False, inside=False, append=fail)
+    batches, launcher = SimpleNamespace(), native.load("launcher")
+    calls = (
+        lambda runner: runner.step(lambda: None),
+        lambda runner: runner.batch(None, lambda: None),
+        lambda runner: runner.block_tables._waiting.append_block_ids(1, "ids", True),
+    )
+    for call in calls:
+        step = launcher.Around(lambda _, given: given(), "by Python", False)
+        batch = launcher.Around(lambda _runner, _batch, given: given(), "by Python", True)
+        runner = type("Kind", (Runner,), {"step": step, "batch": batch})(Tables())
+        runner.block_tables._waiting.noting = launcher.Noting(
+            *(noted, noted, batches, [], [], fail, lambda *given: failed.append(given), 1)
+        )
+        if isinstance(error, SystemExit):
+            with pytest.raises(SystemExit, match="by a signal"):
+                call(runner)
+        else:
+            call(runner)
+            assert failed.pop()[1] is error
+    assert not failed
 
 
 def test_tables_of_another_class_are_left_to_the_wrapper_in_python():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import multiprocessing
 import os
@@ -189,6 +190,25 @@ def test_it_may_be_loaded_before_or_after_modules(package, monkeypatch, imported
     assert issubclass(module("block_table").BlockTables, object)
     assert module("block_table").BlockTables | None  # as annotations have it
     assert hasattr(module("model_runner").GPUModelRunner.execute_model, "_bt_kernels_wraps")
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_wrapper_of_somebody_around_ours_stays(package, monkeypatch, copies):
+    """Before the first tables, which bring wrappers in C, and when the plugin is taken out."""
+    monkeypatch.setenv("BT_KERNELS", "on")
+    module = package()
+    plugin.load()
+    runner, wrappers = module("model_runner").GPUModelRunner, {}
+    for name in ("execute_model", "prepare_attn"):
+        ours = vars(runner)[name]
+        wrappers[name] = wrapper = lambda *given, ours=ours: ours(*given)
+        if copies:
+            functools.update_wrapper(wrapper, ours)
+        setattr(runner, name, wrapper)
+    tables_of(module)
+    assert {name: vars(runner)[name] for name in wrappers} == wrappers
+    plugin.remove()
+    assert {name: vars(runner)[name] for name in wrappers} == wrappers
 
 
 def test_loaders_are_the_modules_own(package, monkeypatch):
