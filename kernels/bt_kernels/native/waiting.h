@@ -111,6 +111,8 @@ static PyObject *waiting_gather(Waiting *self, PyObject *const *args, Py_ssize_t
         long long size;
         if (step && take_size(given.num_reqs_padded, &size))
             result = views_of(self->tables, step, TABLE_VIEWS, given.num_reqs_padded);
+        /* A finaliser that ran there may have read tables, and given them back. */
+        if (!self->is_short) Py_CLEAR(result);
         Py_XSETREF(self->step, step);
         if (result) {
             note_gather(self, given.mapping, given.num_reqs_padded, given.computed);

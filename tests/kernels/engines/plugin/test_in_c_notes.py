@@ -160,7 +160,9 @@ class Stub:
 
     def append_block_ids(self, req_index, new_block_ids, overwrite): ...
     def apply_staged_writes(self): ...
-    def gather_block_tables(self, idx_mapping, num_reqs_padded, out=None, out_ptrs=None): ...
+    def gather_block_tables(self, idx_mapping, num_reqs_padded, out=None, out_ptrs=None):
+        return "the engine's"
+
     def compute_slot_mappings(self, idx_mapping, starts, positions, num, out=None): ...
 
 
@@ -198,16 +200,46 @@ def test_no_batch_is_kept_after_the_recordings(tmp_path, device):
     assert not noting.BATCHES.inside
 
 
-def test_python_goes_on_with_the_notes_of_a_batch_whose_tables_failed(tmp_path, device):
-    """Outside of any call that C would hand on."""
-    session = Session(tmp_path, device)
-    tables, batch = session.tables, batch_of([0, 1], device=device)
+def fail(*_args, **_names):
+    raise RuntimeError("the device is lost")
+
+
+def failing(session):
+    """Return the tables of a session, with some of the engine to give back to."""
+    tables = session.tables
     counts = SimpleNamespace(np=tables._variant.num_blocks.copy())
     source = SimpleNamespace(stage_write=lambda *_: None)
     tables._theirs = SimpleNamespace(num_blocks=counts, block_tables=[source, source]), Stub
+    return tables
 
-    def fail(*_args, **_names):
-        raise RuntimeError("the device is lost")
+
+def test_a_gather_of_tables_that_are_given_back_meanwhile_is_the_engines(tmp_path, device):
+    """By a finaliser that reads them, as the garbage collector may run one in Python code."""
+    session = Session(tmp_path, device)
+    tables, batch, found = failing(session), batch_of([0, 1], device=device), []
+
+    def views(num_reqs):
+        plant(tables._variant, "apply_staged_writes", fail)
+        tables.settle("a reader")
+        return "views of ours"
+
+    tables._variant._views_of_tables = views
+
+    def attention(runner, batch):
+        found.append(runner.block_tables.gather_block_tables(batch.idx_mapping, 2))
+
+    def step(runner):
+        runner.block_tables.apply_staged_writes()
+        runner.prepare_attn(batch, attention)
+
+    session.runner.execute_model(step)
+    assert found == ["the engine's"]
+
+
+def test_python_goes_on_with_the_notes_of_a_batch_whose_tables_failed(tmp_path, device):
+    """Outside of any call that C would hand on."""
+    session = Session(tmp_path, device)
+    tables, batch = failing(session), batch_of([0, 1], device=device)
 
     def attention(runner, batch):
         runner.gather(batch)
