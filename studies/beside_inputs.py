@@ -34,7 +34,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.worker.machine.environment import read_environment
 
 STEPS_OF_A_SEQUENCE = {"cpu": 6, "cuda": 40}
-SEQUENCES_OF_A_BATCH = 50
+SEQUENCES_OF_A_BATCH = 5
 
 
 def main() -> int:
