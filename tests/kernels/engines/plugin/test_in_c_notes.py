@@ -152,6 +152,14 @@ def many_calls_after_a_step_without_attention(session):
     session.tables.apply_staged_writes()
     assert not session.recorder._notes.in_step
 
+    def again(runner):
+        for _ in range(2):  # the second one is made by Python
+            runner.block_tables.apply_staged_writes()
+        assert session.recorder._notes.in_step
+
+    session.runner.execute_model(again)
+    assert not session.recorder._notes.in_step
+
 
 class Stub:
     """Tables of the engine that do nothing."""
