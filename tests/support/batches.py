@@ -32,7 +32,8 @@ def play(variant, workload, path, device):
 def workloads_of(seed):
     """Workloads of all corners; no prompt is longer than a sequence may be."""
     for number, engine in enumerate(CORNERS.values()):
-        engine = replace(engine, prompt=min(engine.prompt, engine.max_model_len // 2))
+        longest = max(engine.shortest, engine.max_model_len // 2)
+        engine = replace(engine, prompt=min(engine.prompt, longest))
         yield workload_of(engine, np.random.default_rng((seed, number)))
 
 

@@ -189,11 +189,6 @@ def test_the_patched_sampler_flushes_the_same(device, tmp_path, source):
     assert skipped > 15
 
 
-@pytest.mark.gpu
-def test_the_patched_sampler_flushes_the_same_on_a_gpu(device, tmp_path, source):
-    test_the_patched_sampler_flushes_the_same(device, tmp_path, source)
-
-
 def flush_both(old, new, rng):
     """Add the same requests in both, and compare after each step; return the steps skipped."""
     skipped = 0

@@ -86,8 +86,8 @@ class FusedInputs(StagedCopyInputs):
     Attributes:
         fallbacks: by reason, how many batches were prepared without the launch.
 
-    Takes the arguments of `BatchInputOperations`, and `tables`: block tables of the layout that exist
-    already; `None`: new ones. Where no launch can carry a batch, a warning gives the reason.
+    Takes the arguments of `BatchInputOperations`, and `tables`: block tables of the layout that
+    exist already; `None`: new ones. Where no launch can carry a batch, a warning gives the reason.
     """
 
     tables: OneLaunch

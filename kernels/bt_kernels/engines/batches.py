@@ -18,8 +18,8 @@ class BatchInputs(OneLaunchInputs):
 
     `bt_kernels.batch_inputs.interface.BatchInputOperations` documents `prepare`, which does all of
     it, and `prepare_inputs`. Staging, dummy batches and captures stay methods of the block tables.
-    `fallbacks` counts, by reason, the batches that took several launches. An object that can prepare
-    no batch by one launch warns when it is built. Call `warmup` before serving.
+    `fallbacks` counts, by reason, the batches that took several launches. An object that can
+    prepare no batch by one launch warns when it is built. Call `warmup` before serving.
 
     Args:
         tables: the engine's block tables, which the launches fill.
