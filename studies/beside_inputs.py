@@ -64,7 +64,7 @@ def main() -> int:
         sessions[first : first + SEQUENCES_OF_A_BATCH]
         for first in range(0, len(sessions), SEQUENCES_OF_A_BATCH)
     ]
-    summary: dict[str, Any] = {"sequences": len(sessions)}
+    summary: dict[str, Any] = {"asked": len(sessions)}
     summary |= play_all(
         play_batch, batches, args, processes=args.processes, step="step: ", unit="batches"
     )
@@ -98,6 +98,7 @@ def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
             error.add_note(f"in sequence {number}")
             raise
         seen.update(counted)
+        seen["sequences"] += 1
         found += [{"session": number, **asdict(difference)} for difference in differences]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return name, seen, found
@@ -167,8 +168,8 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
 
 def _say(summary: dict[str, Any], args: argparse.Namespace) -> None:
     print(
-        f"{summary['num_differences']} differences in {summary['sequences']:,} sequences, of "
-        f"{summary['steps']:,} steps, on {summary['device']}, {summary['seconds']:.0f} s"
+        f"{summary['num_differences']} differences in {summary['of_these'].get('sequences', 0):,} "
+        f"sequences of {summary['asked']:,}, of {summary['steps']:,} steps, on {summary['device']}, {summary['seconds']:.0f} s"
     )
     for name, count in summary["of_these"].items():
         print(f"  {name}: {count:,}")
