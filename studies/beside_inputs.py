@@ -169,7 +169,8 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
 def _say(summary: dict[str, Any], args: argparse.Namespace) -> None:
     print(
         f"{summary['num_differences']} differences in {summary['of_these'].get('sequences', 0):,} "
-        f"sequences of {summary['asked']:,}, of {summary['steps']:,} steps, on {summary['device']}, {summary['seconds']:.0f} s"
+        f"sequences of {summary['asked']:,}, of {summary['steps']:,} steps, "
+        f"on {summary['device']}, {summary['seconds']:.0f} s"
     )
     for name, count in summary["of_these"].items():
         print(f"  {name}: {count:,}")
