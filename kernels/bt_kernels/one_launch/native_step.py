@@ -63,7 +63,7 @@ def make_step(
         device_type: of DLPack.
         device: the device in C; `None` for the CPU.
         words: the words of launches, if these are others than `carrying` has.
-        begin: words before those of `carrying`.
+        begin: words before the ones that `carrying` has.
     """
     layout = tables.layout
     try:

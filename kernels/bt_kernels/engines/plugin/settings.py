@@ -55,7 +55,7 @@ def record_bytes() -> int:
 
 
 def repro_folder() -> Path | None:
-    """Return the folder for repro files, or `None` for that of temporary files."""
+    """Return the folder for repro files, or `None`: the one of temporary files."""
     value = os.environ.get(REPRO, "")
     return Path(value) if value else None
 

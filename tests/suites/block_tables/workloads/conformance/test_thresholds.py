@@ -50,10 +50,10 @@ def on_gpu(monkeypatch):
 def test_every_way_of_a_gpu_is_taken(monkeypatch):
     """By what is carried, rows that share a program, spans, chunks of long rows, and pads."""
     kinds = []
-    kind_of = sizes.CarryingLaunch._kind
+    kind_of = sizes.CarryingLaunch.kind_of
     monkeypatch.setattr(
         sizes.CarryingLaunch,
-        "_kind",
+        "kind_of",
         lambda self, *given: kinds.append(kind_of(self, *given)) or kinds[-1],
     )
     noted = launches_of(monkeypatch, [w for w in WORKLOADS.values() if w.large])
