@@ -42,12 +42,15 @@ def running_with(text: str) -> list[int]:
 
 
 _FORKS = """\
-import json, os, sys, traceback
+import json, os, site, sys, traceback
 import gc, {imported}
 gc.freeze()
 for place in os.environ.pop("PYTHONPATH", "").split(os.pathsep):
     if place in sys.path:
         sys.path.remove(place)
+# An installed checkout would be there without the variable, too.
+for folder in site.getsitepackages():
+    site.addsitedir(folder)
 for line in sys.stdin:
     code, arguments, cwd, environment = json.loads(line)
     reading, writing = os.pipe()
