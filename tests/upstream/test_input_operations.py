@@ -26,13 +26,13 @@ PAGE = Path(__file__).parents[2] / "docs/vllm.md"
 MAX_REQS, MAX_TOKENS, MAX_LEN, DRAFTS = 5, 40, 32, 3
 STATES = ("all_token_ids", "prefill_len", "num_computed_tokens")
 NEW = ("idx_mapping", "expanded_idx_mapping", "logits_indices")
-"""What must be new in each step."""
+"""Names the tensors that must be new in each step."""
 
 pytestmark = pytest.mark.timeout(600)
 
 
 class Runner(SimpleNamespace):
-    """What `prepare_inputs` reads of a model runner; both sides get equal random states.
+    """Stands in for the model runner that `prepare_inputs` reads; both sides get equal states.
 
     Args:
         source: a copy of vLLM.

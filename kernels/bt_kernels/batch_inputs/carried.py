@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,10 +23,11 @@ from bt_kernels.one_launch.carrying import (
     IN_HOST_MEMORY,
     IN_MEMORY,
     KINDS,
-    NUM_LEADING,
     PARTS,
     SINGLE_IDS,
     WHERE,
+    arguments_to_load,
+    load_carrying,
 )
 from bt_kernels.one_launch.native_step import make_step
 from bt_kernels.one_launch.shapes import FEW, SHAPES, pads_for
@@ -67,9 +67,6 @@ MOST_LOGITS = 16  # of a request, that are written at a time
 MOST_LOOKAHEAD = 8
 MAX_WORDS = 4000
 """Parameters of a launch: 32,764 bytes are possible on compute capability 7.0 and later."""
-
-_WIDE = 1 << 40  # makes Triton treat an address as an int64
-_ODD = (1 << 62) + 1  # and a word likewise, not assumed to be a multiple of 16
 
 
 class InputBinary(NamedTuple):
@@ -424,25 +421,8 @@ class CarriedInputs:
 
     def _to_load(self, binary: InputBinary) -> tuple[Any, ...]:
         """Return the arguments of `launch_jit` after kernel and grid that load a binary."""
-        arguments = (
-            *(self._int64, self._int32, self._int32, self._int64, _WIDE, _WIDE, _WIDE),
-            *((1,) * 10),
-            *(self._int64, (_ODD,) * self._num_words(binary)),
-        )
+        arguments = arguments_to_load(self._int64, self._int32, self._num_words(binary))
         return arguments, self._constants_of(binary), (), binary.shape.num_warps
 
     def _load(self, binary: InputBinary) -> Launch | None:
-        num_words = self._num_words(binary)
-        # An empty grid launches nothing.
-        launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)
-        try:
-            handle = self._place.run(launches.launch_jit, *launched)
-            launch = launches.direct_launch(self._place, handle, NUM_LEADING + num_words)
-        except Exception as error:
-            warnings.warn(f"launches cannot carry batches as parameters: {error}", stacklevel=2)
-            return None
-        if launch is None or launch.side_by_side < num_words:
-            why = "only Triton's launcher can" if launch is None else "they do not lie side by side"
-            warnings.warn(f"launches cannot carry batches as parameters: {why}", stacklevel=2)
-            return None
-        return launch
+        return load_carrying(self._place, self._to_load(binary), self._num_words(binary), "batches")

@@ -33,6 +33,7 @@ from bt_kernels.one_launch.shapes import (
 from bt_kernels.staging import PIECE_IDS, bitmap_words
 
 if TYPE_CHECKING:
+    from bt_kernels.launches import Place
     from bt_kernels.native.launcher import Launch, Step
     from bt_kernels.one_launch.shapes import Cut, Shape
     from bt_kernels.one_launch.steps import Batch, Options, Steps
@@ -321,30 +322,50 @@ class CarryingLaunch:
 
     def _to_load(self, binary: Binary) -> tuple[Any, ...]:
         """Return the arguments of `launch_jit` after kernel and grid that load a binary."""
-        arguments = (
-            *(self._int64, self._int32, self._int32, self._int64, _WIDE, _WIDE, _WIDE),
-            *((1,) * 10),
-            *(self._int64, (_ODD,) * self._num_words(binary.kind)),
-        )
+        arguments = arguments_to_load(self._int64, self._int32, self._num_words(binary.kind))
         return arguments, self._constants_of(binary), (), binary.shape.num_warps
 
     def _load(self, binary: Binary) -> Launch | None:
-        num_words = self._num_words(binary.kind)
-        # An empty grid launches nothing.
-        launched = one_launch_carrying_kernel, (0, 1, 1), *self._to_load(binary)
-        try:
-            handle = self._place.run(launches.launch_jit, *launched)
-            launch = launches.direct_launch(self._place, handle, NUM_LEADING + num_words)
-        except Exception as error:
-            # The kernel relies on how Triton names and packs parameters now. Steps work without it.
-            warnings.warn(f"launches cannot carry writes as parameters: {error}", stacklevel=2)
-            return None
-        # The kernel finds a word by its distance from the first.
-        if launch is None or launch.side_by_side < num_words:
-            why = "only Triton's launcher can" if launch is None else "they do not lie side by side"
-            warnings.warn(f"launches cannot carry writes as parameters: {why}", stacklevel=2)
-            return None
-        return launch
+        return load_carrying(
+            self._place, self._to_load(binary), self._num_words(binary.kind), "writes"
+        )
+
+
+def arguments_to_load(int64: torch.Tensor, int32: torch.Tensor, num_words: int) -> tuple[Any, ...]:
+    """Return arguments of the kernel that have the types of any launch with so many words."""
+    return (
+        *(int64, int32, int32, int64, _WIDE, _WIDE, _WIDE),
+        *((1,) * 10),
+        *(int64, (_ODD,) * num_words),
+    )
+
+
+def load_carrying(
+    place: Place, to_load: tuple[Any, ...], num_words: int, cargo: str
+) -> Launch | None:
+    """Compile and load a binary of the kernel; `None`, with a warning, if launches cannot carry.
+
+    Args:
+        place: the device.
+        to_load: arguments of `launch_jit` after kernel and grid.
+        num_words: words that are parameters.
+        cargo: what launches carry, for the warning.
+    """
+    # An empty grid launches nothing.
+    launched = one_launch_carrying_kernel, (0, 1, 1), *to_load
+    try:
+        handle = place.run(launches.launch_jit, *launched)
+        launch = launches.direct_launch(place, handle, NUM_LEADING + num_words)
+    except Exception as error:
+        # The kernel relies on how Triton names and packs parameters now. Steps work without it.
+        warnings.warn(f"launches cannot carry {cargo} as parameters: {error}", stacklevel=3)
+        return None
+    # The kernel finds a word by its distance from the first.
+    if launch is None or launch.side_by_side < num_words:
+        why = "only Triton's launcher can" if launch is None else "they do not lie side by side"
+        warnings.warn(f"launches cannot carry {cargo} as parameters: {why}", stacklevel=3)
+        return None
+    return launch
 
 
 def _captured(binary: Binary) -> Binary:

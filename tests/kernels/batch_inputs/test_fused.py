@@ -85,7 +85,7 @@ def test_there_is_one_launch():
 
 
 def test_a_step_without_drafts_has_constant_outputs():
-    """What is the same in every such step is not written, and costs no allocation."""
+    """Holds that outputs which are the same in each such step are not written or allocated."""
     made = Counting()
     first, second = (made.prepare(3)[0] for _ in range(2))
     for name in ("cu_num_logits", "expanded_local_pos", "logits_indices"):

@@ -1,4 +1,4 @@
-"""What C notes of a recording is what Python would, whatever calls come between."""
+"""Holds that C notes what Python would in a recording, whatever calls come between."""
 
 from __future__ import annotations
 
