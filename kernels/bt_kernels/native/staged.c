@@ -39,13 +39,19 @@ static PyObject *finish(StagedWrites *self, Arguments *arguments, int outcome, P
     return outcome < 0 ? NULL : PyBool_FromLong(outcome == 0);
 }
 
-static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
+/* Stages a request; as `finish`. */
+static PyObject *stage_request(StagedWrites *self, PyObject *const *args, PyObject *redirect)
 {
-    if (!takes("append", nargs, 4))
-        return NULL;
+    if (redirect == Py_False && stage_plain(self, args[0], args[1], args[2]))
+        Py_RETURN_TRUE;
     Arguments arguments = take_arguments(self);
     int outcome = read_request(self, args[0], args[1], args[2], &arguments);
-    return finish(self, &arguments, outcome, args[3]);
+    return finish(self, &arguments, outcome, redirect);
+}
+
+static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    return takes("append", nargs, 4) ? stage_request(self, args, args[3]) : NULL;
 }
 
 /* A method without Python on the way, its arguments, and what says why they are refused. */
@@ -54,11 +60,17 @@ typedef struct {
     PyObject *refuse;
 } Call;
 
-/* The three arguments in their order, in `given` if they have names. NULL for an error. */
+/* The interned name of the argument that vLLM's runner names; the same in each import. */
+static PyObject *name_of_overwrite;
+
+/* The three arguments in their order, in `given` if others than the last have names. NULL for an
+ * error. */
 static PyObject *const *take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs,
                                      PyObject *names, PyObject **given)
 {
-    if (names == NULL && nargs == 3)
+    if (names == NULL ? nargs == 3
+                      : nargs == 2 && PyTuple_GET_SIZE(names) == 1 &&
+                            PyTuple_GET_ITEM(names, 0) == name_of_overwrite)
         return args;
     Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (!takes(call->name, nargs + num_names, 3))
@@ -107,9 +119,7 @@ static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_
     PyObject *given[3] = {NULL, NULL, NULL};
     if ((args = take_request(&call, args, nargs, names, given)) == NULL)
         return NULL;
-    Arguments arguments = take_arguments(self);
-    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
-    PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
+    PyObject *staged = stage_request(self, args, self->redirects ? Py_True : Py_False);
     return none_or_refusal(&call, args, staged);
 }
 
@@ -146,13 +156,16 @@ static PyObject *append_requests(StagedWrites *self, PyObject *const *args, Py_s
 
 static void forget(StagedWrites *self)
 {
+    Py_ssize_t num_words = self->num_groups * self->words_per_group;
+    if (num_words <= self->num_records)
+        memset(self->rows, 0, (size_t)num_words * sizeof(uint64_t));
+    else
+        for (Py_ssize_t index = 0; index < self->num_records; index++) {
+            const Record *record = &self->records[index];
+            *word_of(self->rows + record->group * self->words_per_group, record->row) = 0;
+        }
     self->num_records = self->num_pieces = self->size_of_ids = self->num_ids = 0;
     self->is_ordered = 1;
-    if (++self->generation == 0) {
-        size_t num_marks = (size_t)(self->num_groups * self->max_num_reqs);
-        memset(self->marks, 0, num_marks * sizeof(Mark));
-        self->generation = 1;
-    }
     for (Py_ssize_t group = 0; group < self->num_groups; group++) {
         self->groups[group].head = self->groups[group].tail = NONE;
         self->groups[group].num_records = 0;
@@ -230,8 +243,7 @@ static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none
     Py_DECREF(integer);
     if (number == -1 && PyErr_Occurred())
         return -1;
-    self->longest = number;
-    self->has_shrunk = 0;
+    self->longest = (Longest){number, 0};
     return 0;
 }
 
@@ -269,8 +281,10 @@ static int read_num_blocks(StagedWrites *self, PyObject *num_blocks)
         goto refused;
     self->counts = view->buf;
     self->max_num_reqs = view->shape[1];
-    self->marks = PyMem_Calloc((size_t)(self->num_groups * self->max_num_reqs), sizeof(Mark));
-    if (self->marks == NULL) {
+    self->words_per_group = (self->max_num_reqs + BITMAP_ROWS - 1) / BITMAP_ROWS;
+    self->rows = PyMem_Calloc((size_t)(self->num_groups * self->words_per_group), sizeof(uint64_t));
+    self->places = PyMem_Malloc((size_t)(self->num_groups * self->max_num_reqs) * sizeof(int32_t));
+    if (self->rows == NULL || self->places == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -311,7 +325,8 @@ static void destroy(StagedWrites *self)
     PyTypeObject *type = Py_TYPE(self);
     PyBuffer_Release(&self->num_blocks);
     PyMem_Free(self->groups);
-    PyMem_Free(self->marks);
+    PyMem_Free(self->rows);
+    PyMem_Free(self->places);
     PyMem_Free(self->records);
     PyMem_Free(self->pieces);
     PyMem_Free(self->ids);
@@ -369,9 +384,13 @@ static PyType_Spec type_spec = {
     .slots = type_slots,
 };
 
-/* No state outside of the module: each import of the file makes a module and a type of its own. */
+/* No state outside of the module but a name: each import of the file makes a module and a type of
+ * its own. */
 static int execute(PyObject *module)
 {
+    if (name_of_overwrite == NULL &&
+        (name_of_overwrite = PyUnicode_InternFromString("overwrite")) == NULL)
+        return -1;
     PyObject *type = PyType_FromModuleAndSpec(module, &type_spec, NULL);
     if (type == NULL)
         return -1;
