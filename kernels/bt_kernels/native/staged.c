@@ -40,10 +40,8 @@ static PyObject *finish(StagedWrites *self, Arguments *arguments, int outcome, P
 }
 
 /* Stages a request; as `finish`. */
-static PyObject *stage_request(StagedWrites *self, PyObject *const *args, PyObject *redirect)
+static PyObject *stage_any(StagedWrites *self, PyObject *const *args, PyObject *redirect)
 {
-    if (redirect == Py_False && stage_plain(self, args[0], args[1], args[2]))
-        Py_RETURN_TRUE;
     Arguments arguments = take_arguments(self);
     int outcome = read_request(self, args[0], args[1], args[2], &arguments);
     return finish(self, &arguments, outcome, redirect);
@@ -51,7 +49,11 @@ static PyObject *stage_request(StagedWrites *self, PyObject *const *args, PyObje
 
 static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    return takes("append", nargs, 4) ? stage_request(self, args, args[3]) : NULL;
+    if (!takes("append", nargs, 4))
+        return NULL;
+    if (args[3] == Py_False && stage_plain(self, args[0], args[1], args[2]))
+        Py_RETURN_TRUE;
+    return stage_any(self, args, args[3]);
 }
 
 /* A method without Python on the way, its arguments, and what says why they are refused. */
@@ -63,14 +65,20 @@ typedef struct {
 /* The interned name of the argument that vLLM's runner names; the same in each import. */
 static PyObject *name_of_overwrite;
 
-/* The three arguments in their order, in `given` if others than the last have names. NULL for an
- * error. */
+/* Whether three arguments are given in their order, and no other than the last by its name. */
+static inline int are_in_order(Py_ssize_t nargs, PyObject *names)
+{
+    if (names == NULL)
+        return nargs == 3;
+    return nargs == 2 && PyTuple_GET_SIZE(names) == 1 &&
+           PyTuple_GET_ITEM(names, 0) == name_of_overwrite;
+}
+
+/* The three arguments in their order, in `given` if they are not. NULL for an error. */
 static PyObject *const *take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs,
                                      PyObject *names, PyObject **given)
 {
-    if (names == NULL ? nargs == 3
-                      : nargs == 2 && PyTuple_GET_SIZE(names) == 1 &&
-                            PyTuple_GET_ITEM(names, 0) == name_of_overwrite)
+    if (are_in_order(nargs, names))
         return args;
     Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (!takes(call->name, nargs + num_names, 3))
@@ -112,14 +120,23 @@ static PyObject *none_or_refusal(const Call *call, PyObject *const *args, PyObje
     return NULL;
 }
 
+/* As `Packing.append`. */
+static int append_in(PyObject *self, PyObject *row, PyObject *block_ids, PyObject *overwrite)
+{
+    StagedWrites *staged = (StagedWrites *)self;
+    return !staged->redirects && stage_plain(staged, row, block_ids, overwrite);
+}
+
 static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
                                   PyObject *names)
 {
+    if (are_in_order(nargs, names) && append_in((PyObject *)self, args[0], args[1], args[2]))
+        Py_RETURN_NONE;
     Call call = {"append_block_ids", {"req_index", "new_block_ids", "overwrite"}, self->refuse};
     PyObject *given[3] = {NULL, NULL, NULL};
     if ((args = take_request(&call, args, nargs, names, given)) == NULL)
         return NULL;
-    PyObject *staged = stage_request(self, args, self->redirects ? Py_True : Py_False);
+    PyObject *staged = stage_any(self, args, self->redirects ? Py_True : Py_False);
     return none_or_refusal(&call, args, staged);
 }
 
@@ -205,7 +222,7 @@ static void clear_in(PyObject *self) { forget((StagedWrites *)self); }
 
 static PyObject *get_packing(StagedWrites *Py_UNUSED(self), void *Py_UNUSED(none))
 {
-    static const Packing packing = {pack_into, longest_in, clear_in};
+    static const Packing packing = {pack_into, longest_in, clear_in, append_in};
     return PyCapsule_New((void *)&packing, PACKING, NULL);
 }
 

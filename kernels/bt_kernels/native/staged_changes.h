@@ -178,8 +178,7 @@ static int stage(StagedWrites *self, Arguments *arguments, int redirect)
             const Write *write = &arguments->writes[index];
             if (!write->overwrite && write->length == 0)
                 continue;
-            Record *record =
-                record_of(self, group, write->row, write->before, write->overwrite);
+            Record *record = record_of(self, group, write->row, write->before, write->overwrite);
             if (write->length > 0)
                 add_piece(self, record, write->length);
         }
@@ -187,39 +186,44 @@ static int stage(StagedWrites *self, Arguments *arguments, int redirect)
     return 0;
 }
 
-/* Stages a request as an engine has it, of exact lists, tuples and small integers: it is read where
- * it lies, and each place of memory is met once, since after an engine's step no cache has any of
- * them. Returns 0, with nothing changed, for all else: also for what must be refused, and where
- * memory has to grow. */
-static int stage_plain(
+/* Whether a call may add so many records and pieces without more memory. */
+static inline int has_room_for(const StagedWrites *self, Py_ssize_t more)
+{
+    return more <= self->room_for_records - self->num_records &&
+           more <= self->room_for_pieces - self->num_pieces &&
+           more <= INT32_MAX - self->num_pieces;
+}
+
+/* Stages a request as engines have it, of exact lists, tuples and small integers, which are read once
+ * and where they lie. Returns 0, with nothing changed, for all else: also for what must be refused,
+ * and where memory has to grow. No Python code runs in between, so what was checked stays so.
+ *
+ * Not inlined: that takes more time, since its own functions are not inlined then. */
+__attribute__((noinline)) static int stage_plain(
     StagedWrites *self, PyObject *req_index, PyObject *block_ids, PyObject *overwrite)
 {
-    Py_ssize_t num_groups = self->num_groups, stride = self->max_num_reqs;
-    int32_t row;
-    if (!small_int(req_index, &row) || row < 0 || row >= stride)
-        return 0;
-    for (Py_ssize_t group = 0; group < num_groups; group++)
-        __builtin_prefetch(&self->counts[group * stride + row], 1); /* while lists are read */
+    Py_ssize_t num_groups = self->num_groups, num_rows = self->max_num_reqs;
     int overwrites = overwrite == Py_True;
+    int32_t row;
     Items lists, ids;
-    if ((!overwrites && overwrite != Py_False) || !items_of(block_ids, &lists) ||
-        lists.length != num_groups || num_groups > self->room_for_records - self->num_records ||
-        num_groups > self->room_for_pieces - self->num_pieces)
+    if (!small_int(req_index, &row) || row < 0 || row >= num_rows ||
+        !items_of(block_ids, &lists) || lists.length != num_groups ||
+        (!overwrites && overwrite != Py_False) || !has_room_for(self, num_groups))
         return 0;
-    int32_t *to = self->ids + self->size_of_ids, *end_of_room = self->ids + self->room_for_ids;
+    int32_t *place = self->ids + self->size_of_ids, *end_of_room = self->ids + self->room_for_ids;
     for (Py_ssize_t group = 0; group < num_groups; group++) {
-        if (!items_of(lists.items[group], &ids) || ids.length > end_of_room - to)
+        if (!items_of(lists.items[group], &ids) || ids.length > end_of_room - place)
             return 0;
         for (Py_ssize_t index = 0; index < ids.length; index++)
-            if (!small_int(ids.items[index], to++))
+            if (!small_int(ids.items[index], place++))
                 return 0;
-        int32_t before = overwrites ? 0 : self->counts[group * stride + row];
-        if (ids.length > self->groups[group].width - (int64_t)before)
+        int64_t before = overwrites ? 0 : self->counts[group * num_rows + row];
+        if (before + ids.length > self->groups[group].width)
             return 0;
     }
     for (Py_ssize_t group = 0; group < num_groups; group++) {
-        items_of(lists.items[group], &ids); /* no code has run that might have changed it */
-        int32_t *count = &self->counts[group * stride + row], before = *count;
+        items_of(lists.items[group], &ids);
+        int32_t *count = &self->counts[group * num_rows + row], before = *count;
         int32_t length = (int32_t)ids.length;
         *count = (overwrites ? 0 : before) + length;
         note_end(&self->longest, before, *count);
