@@ -23,8 +23,8 @@ from bt_kernels.engines.plugin.shadowing import PREPARES
 _Method = Callable[..., Any]
 _Pair = tuple[str, torch.Tensor, torch.Tensor]
 
-_NOT_COMPARED = ("fast_prefill", "req_ids")
-"""Fields of vLLM's batch that ours only passes on."""
+_NOT_COMPARED = ("req_ids", "fast_prefill", "prompt_lens")
+"""Fields that ours passes on, or that follow from others."""
 
 
 class BatchComparer:
@@ -82,7 +82,7 @@ class BatchComparer:
         finally:
             shadow.pauses = False
             DeferringTables.end_batch(shadow.ours)
-        shadow.run(tables, PREPARES, lambda _: None, _Pairs(self, runner, found, last))
+        shadow.run(tables, PREPARES, lambda _: None, _Pairs(self, found, last))
         return found
 
     def _copy(self) -> None:
@@ -115,17 +115,13 @@ class _Pairs:
     """Pairs of tensors of a batch, made when they are read: that may raise."""
 
     def __init__(
-        self,
-        comparing: BatchComparer,
-        runner: Any,
-        found: Any,
-        last: tuple[Any, PreparedBatch, Any],
+        self, comparer: BatchComparer, found: Any, last: tuple[Any, PreparedBatch, Any]
     ) -> None:
-        self._comparing, self._found = comparing, found
+        self._comparer, self._found = comparer, found
         self._batch, self._prepared, self._made = last
 
     def __iter__(self) -> Iterator[_Pair]:
-        yield from self._comparing.buffers()
+        yield from self._comparer.buffers()
         prepared, (tables, slots) = self._prepared, self._found
         for group, (own, table) in enumerate(zip(prepared.block_tables, tables, strict=True)):
             yield from _pairs_of(f"block_tables[{group}] of the batch", own, table)

@@ -1,7 +1,7 @@
 """The preparation of whole batches by one launch, in the place of two methods of vLLM's runner.
 
-The wrappers of these methods call `BatchPreparer`, which `attaching.attach` gives to tables. Where ours
-cannot prepare a batch, vLLM's own method runs, and the reason is counted. The launch makes the
+The wrappers of these methods call `BatchPreparer`, which `attaching.attach` gives to tables. Where
+ours cannot prepare a batch, vLLM's own method runs, and the reason is counted. The launch makes the
 staged writes, too, so the apply that waits for the gather is done then. Its tables and slots are
 kept for `prepare_attn` of the same batch.
 """
@@ -267,7 +267,8 @@ class BatchPreparer:
     ) -> Any:
         """Return vLLM's `InputBatch` of a step that was launched.
 
-        Without a number of adapters, `fast_prefill` is left out: it writes into the engine's memory.
+        Without a number of adapters, two fields that follow from its tensors are left out: shadow
+        mode must not index with rows that may be wrong, nor write to memory of the engine.
         """
         drafts, padded_reqs, padded_tokens = given[4:]
         num_reqs, lengths = len(state.req_ids), state.num_scheduled_tokens
@@ -285,7 +286,7 @@ class BatchPreparer:
         most = np.zeros(padded_reqs, dtype=np.int32)
         np.add(computed, lengths, out=most[:num_reqs])
         prompt_lens = None
-        if runner.model_config.rswa_window is not None:
+        if runner.model_config.rswa_window is not None and num_active_loras is not None:
             prompt_lens = self._states.prompt_len.gpu[prepared.idx_mapping]
         return self._kind(
             req_ids=state.req_ids,

@@ -226,7 +226,7 @@ def _preparing(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def wrapped(runner: Any, *args: Any, **kwargs: Any) -> Any:
-        inputs = getattr(runner.block_tables, "_inputs", None)
+        inputs = getattr(getattr(runner, "block_tables", None), "_inputs", None)
         if inputs is None:
             return method(runner, *args, **kwargs)
         return getattr(inputs, name)(method, runner, *args, **kwargs)

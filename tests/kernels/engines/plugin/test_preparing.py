@@ -7,7 +7,9 @@ own text with its classes of batches, buffers and requests.
 from __future__ import annotations
 
 import logging
+import os
 import re
+import time
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 
@@ -167,6 +169,39 @@ def test_after_shadow_mode_ours_fills_vllms_buffers(engines):
     assert (counts["compared"], counts["prepared"]) == (2, len(workload.steps))
     batch = next(each for each in found if is_dataclass(each))
     assert batch.positions.data_ptr() == both[0].input_buffers.positions.data_ptr()
+
+
+def test_ranks_of_decode_context_parallelism_have_their_slots(module):
+    """Their local lengths are computed from the batch, by a kernel of vLLM's."""
+    with plugged("on", 1, **INPUTS):
+        workload = workload_of(replace(ENGINE, reaches=()), np.random.default_rng(1))
+        layout = replace(workload.table_layout, cp_size=2, cp_rank=1, cp_interleave=2)
+        workload = replace(workload, table_layout=layout)
+        kind = module("model_runner").GPUModelRunner
+        both = kind(workload), kind(workload, kind.tables_class().theirs)
+        for number, inputs in enumerate(workload.steps):
+            make_both(*both, inputs, number)
+        assert plugin.counters()["prepared"] == len(workload.steps)
+
+
+def test_host_time_includes_the_inputs(engines, monkeypatch):
+    monkeypatch.setenv("BT_KERNELS_COUNTERS", "1")
+    monkeypatch.setattr(counting, "_PRINTING", {os.getpid()})
+    with plugged("on", 1, **INPUTS):
+        workload, *both = engines()
+        prepare = both[0].block_tables._inputs.inputs.prepare
+
+        def late(*given):
+            time.sleep(0.01)
+            return prepare(*given)
+
+        both[0].block_tables._inputs.inputs.prepare = late
+        for number, inputs in enumerate(workload.steps[:3]):
+            make_both(*both, inputs, number)
+        # The last step ends with the next one.
+        times = plugin.counters()["host_time_us"]
+    assert times["steps"] == 2
+    assert times["mean"] >= 10_000
 
 
 def test_lengths_of_prompts_are_read_where_the_engine_has_them_now(engines):
