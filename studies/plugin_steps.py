@@ -17,7 +17,8 @@ With `--inputs` the runners prepare whole batches, and the plugin does so by BT_
 (`studies/engine_steps/batch_session.py`): tokens, prompts, drafts, lookahead, padding. All fields
 of the batches are compared, too. Wrong bits are planted in each of the outputs.
 
-With `--times` it measures the host time of steps of traces (`studies/engine_steps/times.py`).
+With `--times` it measures the host time of steps of traces (`studies/engine_steps/times.py`), or
+with `--inputs` that of whole batches (`studies/engine_steps/batch_times.py`).
 """
 
 from __future__ import annotations
@@ -233,16 +234,21 @@ def prepare_process(args: argparse.Namespace) -> None:
 def time_steps(args: argparse.Namespace) -> int:
     """Measure the host time of steps; return the exit code."""
     prepare_process(args)
-    from engine_steps.times import measure, page
+    from engine_steps.times import page
 
+    if args.inputs:
+        from engine_steps.batch_times import measure
+    else:
+        from engine_steps.times import measure
     from bt_bench.report import render_document
 
     found: dict[str, Any] = {**facts(args), "cases": {}, "failures": []}
 
     def keep() -> None:
         if args.out:
-            write(args.out / "plugin-times.json", json.dumps(found, indent=1) + "\n")
-            write(args.out / "plugin-times.md", render_document(page(found)))
+            name = f"{NAME_OF_INPUTS}-times" if args.inputs else "plugin-times"
+            write(args.out / f"{name}.json", json.dumps(found, indent=1) + "\n")
+            write(args.out / f"{name}.md", render_document(page(found)))
 
     try:
         for name, case in measure(args, found):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
@@ -304,9 +305,14 @@ class BatchRunner(Runner):
         device: where all is.
         fast_prefill: whether logits are staged for a layer's part.
         window: whether the lengths of prompts belong to a batch.
+
+    Attributes:
+        waits: let the device finish before the apply.
+        spent_ns: host time of the last step from there to the slots.
     """
 
-    use_pp = False
+    waits = use_pp = False
+    spent_ns = _began = 0
     adaptive_verification = None
     names: Callable[[], dict[str, Any]]
     initialize_kv_cache: Callable[..., None]
@@ -377,7 +383,38 @@ class BatchRunner(Runner):
             step.total_num_scheduled_tokens = 1
         with suppress(StepOverError):
             self.found.append(self.execute_model(step, dummy_run=step.kind == "dummy"))
+        self.spent_ns = perf_counter_ns() - self._began
         return self.found
+
+    def begin(self, workload: InputWorkload) -> None:
+        """Give rows the requests and blocks that they have before the first step, and no others."""
+        states = self.req_states
+        for name in [*states.req_id_to_index]:
+            states.remove_request(name)
+        self._generation = {}
+        began: set[int] = set()
+        for step in workload.steps:
+            new = {append.row for append in step.appends if append.overwrite}
+            for row, length in zip(step.rows.tolist(), step.prefill_lens.tolist(), strict=True):
+                if row not in began | new:
+                    self._add(row, f"s{row}", [7] * length, length, 0)
+                began.add(row)
+        states.apply_staged_writes()
+        written: set[int] = set()
+        for append in workload.setup:
+            overwrites = append.overwrite or append.row not in written
+            written.add(append.row)
+            self.block_tables.append_block_ids(append.row, append.block_ids, overwrites)
+        self.block_tables.apply_staged_writes()
+
+    def _add(self, row: int, name: str, tokens: list[int], prompt: int, computed: int) -> None:
+        states = self.req_states
+        if row in self._generation:
+            states.remove_request(self._generation[row])
+        self._generation[row] = name
+        states.free_indices.remove(row)
+        states.free_indices.append(row)  # the next one to be taken
+        states.add_request(name, prompt, tokens, computed, 5)
 
     def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield all buffers that a step may have written."""
@@ -400,16 +437,10 @@ class BatchRunner(Runner):
         new = [append for append in inputs.appends if append.overwrite]
         for append in new:
             place, row = rows[append.row], append.row
-            if row in self._generation:
-                states.remove_request(self._generation[row])
-            name = f"r{step.seed}-{row}"
-            self._generation[row] = name
-            states.free_indices.remove(row)
-            states.free_indices.append(row)  # the next one to be taken
             length = int(inputs.prefill_lens[place])
             tokens = rng.integers(0, 2**31, length).tolist()
             prompt = int(rng.integers(1, length + 1))
-            states.add_request(name, prompt, tokens, int(inputs.computed[place]), 5)
+            self._add(row, f"r{step.seed}-{row}", tokens, prompt, int(inputs.computed[place]))
             self.block_tables.append_block_ids(row, append.block_ids, overwrite=True)
         if new:
             states.apply_staged_writes()
@@ -441,6 +472,9 @@ class BatchRunner(Runner):
             out=states.num_computed_prefill_tokens,
         )
         self._schedule(step)
+        if self.waits and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self._began = perf_counter_ns()
 
     def _schedule(self, step: BatchStep) -> None:
         inputs = step.inputs
