@@ -166,10 +166,11 @@ class BatchPreparer:
     def prepare_attn(self, method: _Method, runner: Any, input_batch: Any) -> Any:
         """Return the tables and slots of the batch that was prepared last, or vLLM's method's."""
         last, self._last = self._last, None
-        if last is not None and last.batch is input_batch:
+        if last is not None:
             prepared = last.prepared
             if (
-                last.launches == self._place.launches
+                last.batch is input_batch
+                and last.launches == self._place.launches
                 and not self._waiting.waits
                 and input_batch.idx_mapping is prepared.idx_mapping
                 and input_batch.query_start_loc is prepared.query_start_loc

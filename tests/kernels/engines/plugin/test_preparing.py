@@ -171,6 +171,33 @@ def test_after_shadow_mode_ours_fills_vllms_buffers(engines):
     assert batch.positions.data_ptr() == both[0].input_buffers.positions.data_ptr()
 
 
+def test_a_model_without_tokens_of_its_own_may_have_no_logits(either):
+    with plugged("on", 1, **INPUTS):
+        engine = replace(CORNERS["no token of its own"], num_steps=2)
+        workload, *both = both_of(either, engine=engine)
+        for number, inputs in enumerate(workload.steps):
+            found = make_both(*both, replace(inputs, num_drafts=None), number)
+            batch = next(each for each in found if is_dataclass(each))
+            assert batch.num_draft_tokens_per_req.tolist() == [0] * inputs.num_reqs
+            assert not len(batch.logits_indices)
+        assert plugin.counters()["prepared"] == 2
+
+
+def test_shadow_mode_bears_foreign_writes_after_the_apply(engines):
+    """Both keep some of them: slots behind the batch are of an earlier one."""
+
+    def write(tables):
+        tables.input_block_tables[0][:, -1:] = 77
+        tables.slot_mappings[:, -1:] = 5
+
+    with plugged("shadow", 99, **INPUTS):
+        workload, *both = engines()
+        for number, inputs in enumerate(workload.steps):
+            make_both(*both, inputs, number, after_apply=write)
+        counts = plugin.counters()
+    assert (counts["prepared"], counts["differences"]) == (len(workload.steps), 0)
+
+
 def test_ranks_of_decode_context_parallelism_have_their_slots(module):
     """Their local lengths are computed from the batch, by a kernel of vLLM's."""
     with plugged("on", 1, **INPUTS):
@@ -322,7 +349,11 @@ def shrinks(runner, batch):
     batch.num_tokens_after_padding = batch.num_tokens
 
 
-@pytest.mark.parametrize("between", [gathers, applies, shrinks])
+def copies(runner, batch):
+    return replace(batch)
+
+
+@pytest.mark.parametrize("between", [gathers, applies, shrinks, copies])
 def test_what_happens_before_prepare_attn_is_in_its_results(module, between):
     with plugged("on", 1, **INPUTS):
         workload, *both = both_of(module, engine=replace(ENGINE, prompt=3))
@@ -333,8 +364,7 @@ def test_what_happens_before_prepare_attn_is_in_its_results(module, between):
 
             def also(*given, prepare=prepare, runner=runner):
                 batch = prepare(*given)
-                between(runner, batch)
-                return batch
+                return between(runner, batch) or batch
 
             runner.prepare_inputs = also
         make_both(*both, inputs)
