@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 MODEL_RUNNER = "vllm.v1.worker.gpu.model_runner"
-
 INPUT_BATCH = "vllm.v1.worker.gpu.input_batch"
 
 _NAME = "BlockTables"

@@ -231,6 +231,17 @@ def test_host_time_includes_the_inputs(engines, monkeypatch):
     assert times["mean"] >= 10_000
 
 
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_runners_may_be_built_in_inference_mode(engines, mode):
+    with plugged(mode, 2, **INPUTS):
+        with torch.inference_mode():
+            workload, *both = engines()
+        for number, inputs in enumerate(workload.steps[:4]):
+            make_both(*both, inputs, number)
+        counts = plugin.counters()
+    assert (counts["prepared"], counts["failures"], counts["differences"]) == (4, 0, 0)
+
+
 def test_lengths_of_prompts_are_read_where_the_engine_has_them_now(engines):
     """They alternate between two buffers."""
     with plugged("on", 1, **INPUTS):
