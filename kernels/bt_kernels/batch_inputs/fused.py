@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import warnings
 from array import array
 from collections import Counter
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,13 +149,13 @@ class FusedInputs(StagedCopyInputs):
             return
         helpers = (
             PreparedBatch,
-            np.empty,
-            np.dtype(np.int32),
             self._outputs.tokens.new_empty,
             self._outputs.constants,
-            self._outputs,
             self._views_of_tokens,
             self._views_of_requests,
+            np.dtype(np.int32),
+            np.dtype(np.int64),
+            _numpy_functions(),
         )
         sizes = array("q", self._carried.sizes)
         calls = launcher.Inputs(self, self.tables, (steps[0], steps[1]), sizes, helpers)
@@ -347,6 +348,12 @@ class OneLaunchInputs(FusedInputs):
         tables._staged.clear()
         tables.num_dirty_rows = dirty
         return True
+
+
+def _numpy_functions() -> Any:
+    """Return the capsule of numpy's functions in C."""
+    core = "numpy._core" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "numpy.core"
+    return importlib.import_module(f"{core}.multiarray")._ARRAY_API
 
 
 def _pairs(size: int) -> int:

@@ -6,6 +6,7 @@
 #define NUM_ROOMS 2
 #define NUM_NEW 5 /* outputs that are new in each step */
 #define NUM_ARGUMENTS 7
+#define NUM_FIELDS 15 /* of what is returned */
 
 /* Fields of the inputs, behind the requests, that change from step to step; as in fields.py. */
 enum { NEW_OUTPUTS, NUM_PADDED = NUM_NEW, HAS_PREFILL };
@@ -20,16 +21,16 @@ typedef struct {
 
 /* Python functions and objects, in the order in which they are given. */
 enum {
-    BATCH,            /* class of what is returned */
-    EMPTY,            /* numpy's function */
-    INT32,            /* numpy's dtype */
-    NEW_ROWS,         /* function that returns a new int64 tensor of a size */
-    CONSTANTS,        /* function that returns what a step of one logit each has, by its requests */
-    OUTPUTS,          /* function that returns new tensors and their addresses */
-    VIEWS_OF_TOKENS,  /* functions that return views of persistent outputs, by a size */
-    VIEWS_OF_REQUESTS,
+    BATCH,         /* class of what is returned */
+    ALLOCATE,      /* function that returns a new int64 tensor of a size */
+    CONSTANTS,     /* functions by a size: what a step of one logit for each request has */
+    OF_TOKENS,     /* views of persistent outputs */
+    OF_REQUESTS,
+    INT32, INT64,  /* dtypes of numpy */
+    FUNCTIONS,     /* capsule of numpy's functions */
     NUM_HELPERS,
 };
+static const Py_ssize_t made_by[] = {[CONSTANTS] = 3, [OF_TOKENS] = 3, [OF_REQUESTS] = 2};
 
 typedef struct {
     PyObject_HEAD
@@ -37,6 +38,9 @@ typedef struct {
     PyObject *tables, *quick; /* the tables, and their step when this was made */
     Step *steps[NUM_ROOMS];
     PyObject *helpers[NUM_HELPERS];
+    Kept kept[OF_REQUESTS + 1][NUM_KEPT]; /* by the remainder of their size */
+    Slab *slab, *last_slab; /* kept longer, for readers in another stream that torch knows of */
+    Numpy numpy;
     InputSizes is;
     long long num_written; /* batches whose words were written */
 } Inputs;
@@ -48,67 +52,34 @@ static struct {
 /* A batch on its way: what was given, and what is returned. */
 typedef struct {
     PyObject *given[NUM_ARGUMENTS];
-    Py_buffer rows, lengths, drafts;
-    PyObject *starts, *counts; /* numpy's, on the host */
+    const int64_t *rows;
+    const int32_t *lengths, *drafts; /* NULL without drafts */
+    PyObject *starts, *counts;       /* numpy's, on the host */
     PyObject *tensors[NUM_NEW];
     long long num_reqs, num_tokens, num_logits, longest, padded_reqs, padded_tokens;
 } Prepared;
 
 enum { ROWS, QUERY_LENS, PREFILL_LENS, IN_PREFILL, DRAFTS, PADDED_REQS, PADDED_TOKENS };
+enum { MAPPING_OUT, EXPANDED_OUT, LOCAL_OUT, COUNTS_OUT, INDICES_OUT };
 
 static void release(Prepared *batch) {
-    Py_buffer *views[] = {&batch->rows, &batch->lengths, &batch->drafts};
-    for (int i = 0; i < 3; i++)
-        if (views[i]->obj) PyBuffer_Release(views[i]);
     Py_XDECREF(batch->starts);
     Py_XDECREF(batch->counts);
     for (int i = 0; i < NUM_NEW; i++) Py_XDECREF(batch->tensors[i]);
 }
 
-/* A vector of integers of a size, side by side. */
-static int take_vector(PyObject *object, Py_ssize_t itemsize, Py_buffer *view) {
-    if (PyObject_GetBuffer(object, view, PyBUF_ND | PyBUF_FORMAT)) {
-        view->obj = NULL;
-        PyErr_Clear();
-        return 0;
-    }
-    return view->ndim == 1 && view->itemsize == itemsize && view->format &&
-           strchr(itemsize == 8 ? "lq" : "il", view->format[0]) && !view->format[1];
-}
-
-/* A new int32 array on the host, and its elements; NULL for an error. */
-static int32_t *new_array(Inputs *self, long long size, PyObject **array) {
-    Py_buffer view;
-    PyObject *number = PyLong_FromLongLong(size);
-    PyObject *given[] = {NULL, number, self->helpers[INT32]};
-    *array = number ? PyObject_Vectorcall(self->helpers[EMPTY], given + 1,
-                                          2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
-                    : NULL;
-    Py_XDECREF(number);
-    if (!*array || PyObject_GetBuffer(*array, &view, PyBUF_WRITABLE)) return NULL;
-    int32_t *elements = view.buf;
-    PyBuffer_Release(&view); /* nobody else has it, so they stay */
-    return elements;
-}
-
-/* Writes the words of requests, and the arrays on the host. 0 where Python code has to refuse. */
+/* Writes the words of requests. 0 where Python code has to refuse. */
 static int write_requests(Inputs *self, Step *step, Prepared *batch) {
     const InputSizes *is = &self->is;
-    const int64_t *rows = batch->rows.buf;
-    const int32_t *lengths = batch->lengths.buf, *drafts = batch->drafts.obj ? batch->drafts.buf : NULL;
+    const int32_t *drafts = batch->drafts;
     uint64_t *words = step->words.buf;
-    int32_t *starts = new_array(self, batch->padded_reqs + 1, &batch->starts);
-    int32_t *counts = starts ? new_array(self, batch->num_reqs + 1, &batch->counts) : NULL;
-    if (!counts) return -1;
     long long start = 0, logit = 0, longest = 0, num_reqs = batch->num_reqs;
     for (long long i = 0; i < num_reqs; i++) {
-        uint64_t row = (uint64_t)rows[i];
-        long long length = lengths[i], num_drafts = drafts ? drafts[i] : 0;
+        uint64_t row = (uint64_t)batch->rows[i];
+        long long length = batch->lengths[i], num_drafts = drafts ? drafts[i] : 0;
         if (row >= (uint64_t)is->max_num_reqs || length < 0 || num_drafts < 0 ||
             num_drafts > is->max_drafts || start > is->max_num_tokens)
             return 0;
-        starts[i] = (int32_t)start;
-        counts[i] = (int32_t)logit;
         words[i] = row << ROW_BITS | (uint64_t)logit << LOGIT_BITS | (uint64_t)start;
         start += length;
         logit += is->bonus + num_drafts;
@@ -116,52 +87,103 @@ static int write_requests(Inputs *self, Step *step, Prepared *batch) {
     }
     if (start < 1 || start > batch->padded_tokens) return 0;
     words[num_reqs] = (uint64_t)logit << LOGIT_BITS | (uint64_t)start;
-    counts[num_reqs] = (int32_t)logit;
-    for (long long i = num_reqs; i <= batch->padded_reqs; i++) starts[i] = (int32_t)start;
     batch->num_tokens = start;
     batch->num_logits = logit;
     batch->longest = longest;
     return 1;
 }
 
-/* Outputs of a step with one token and one logit for each request: only the rows are new. */
-static int new_rows(Inputs *self, Step *step, Prepared *batch, uint64_t *addresses) {
-    Tensor found;
-    PyObject *number = PyLong_FromLongLong(batch->num_reqs);
-    if (!number) return -1;
-    PyObject *rows = PyObject_CallOneArg(self->helpers[NEW_ROWS], number);
-    PyObject *same = rows ? PyObject_CallOneArg(self->helpers[CONSTANTS], number) : NULL;
-    Py_DECREF(number);
-    batch->tensors[0] = rows;
-    batch->tensors[1] = Py_XNewRef(rows);
-    if (!same) return -1;
-    int fits = PyTuple_CheckExact(same) && PyTuple_GET_SIZE(same) == 3;
-    const int places[] = {3, 2, 4}; /* cu_num_logits, expanded_local_pos, logits_indices */
-    for (int i = 0; fits && i < 3; i++)
-        batch->tensors[places[i]] = Py_NewRef(PyTuple_GET_ITEM(same, i));
-    Py_DECREF(same);
-    if (!fits || !look_at(step, rows, 1, 64, &found)) return 0;
-    memset(addresses, 0, NUM_NEW * sizeof(uint64_t));
-    addresses[0] = address_in(&found);
-    return 1;
+/* Makes the arrays on the host, from the words of requests. -1 for an error. */
+static int make_arrays(Inputs *self, Step *step, Prepared *batch) {
+    const uint64_t *words = step->words.buf, mask = (1 << LOGIT_BITS) - 1;
+    const uint64_t logits = (1 << (ROW_BITS - LOGIT_BITS)) - 1;
+    long long num_reqs = batch->num_reqs;
+    int32_t *starts = new_vector(&self->numpy, batch->padded_reqs + 1, &batch->starts);
+    int32_t *counts = starts ? new_vector(&self->numpy, num_reqs + 1, &batch->counts) : NULL;
+    if (!counts) return -1;
+    for (long long i = 0; i <= num_reqs; i++) {
+        starts[i] = (int32_t)(words[i] & mask);
+        counts[i] = (int32_t)(words[i] >> LOGIT_BITS & logits);
+    }
+    for (long long i = num_reqs + 1; i <= batch->padded_reqs; i++) starts[i] = (int32_t)batch->num_tokens;
+    return 0;
 }
 
-/* Outputs of any other step, from Python. */
-static int new_outputs(Inputs *self, Prepared *batch, uint64_t *addresses) {
-    PyObject *made = PyObject_CallFunction(self->helpers[OUTPUTS], "LLLO", batch->num_reqs,
-                                           batch->num_tokens, batch->num_logits,
-                                           batch->given[DRAFTS] == Py_None ? Py_False : Py_True);
-    PyObject *tensors, *places;
-    if (!made) return -1;
-    int fits = PyArg_ParseTuple(made, "O!O", &PyTuple_Type, &tensors, &places) &&
-               PyTuple_Check(places) && PyTuple_GET_SIZE(tensors) == NUM_NEW &&
-               PyTuple_GET_SIZE(places) == NUM_NEW;
-    for (int i = 0; fits && i < NUM_NEW; i++) {
-        batch->tensors[i] = Py_NewRef(PyTuple_GET_ITEM(tensors, i));
-        addresses[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(places, i));
+/* What a helper returns for a size, which is kept; NULL with an error. */
+static PyObject *kept_of(Inputs *self, int helper, PyObject *size, long long number) {
+    Kept *kept = &self->kept[helper][number % NUM_KEPT];
+    if (kept->views && kept->size == number) return Py_NewRef(kept->views);
+    PyObject *made = PyObject_CallOneArg(self->helpers[helper], size);
+    if (made && (!PyTuple_CheckExact(made) || PyTuple_GET_SIZE(made) != made_by[helper])) {
+        Py_DECREF(made);
+        return PyErr_Format(PyExc_TypeError, "expected a tuple of %zd tensors", made_by[helper]);
     }
-    Py_DECREF(made);
-    return PyErr_Occurred() ? -1 : fits;
+    if (!made) return NULL;
+    kept->size = number;
+    Py_XSETREF(kept->views, Py_NewRef(made));
+    return made;
+}
+
+/* Reserves bytes on a slab, which the caller uses until it leaves it. NULL without an error where
+   Python code has to handle it. */
+static Slab *slab_for(Inputs *self, Step *step, long long size, uint64_t *address) {
+    void *stream = NULL;
+    if (step->device && find_stream(step, &stream)) return NULL;
+    Slab *slab = self->slab;
+    if (!slab || slab->stream != stream || slab->size - slab->used < size) {
+        slab = new_slab(step, self->helpers[ALLOCATE], size > SLAB_BYTES ? size : SLAB_BYTES, stream);
+        if (!slab) return NULL;
+        Slab *oldest = self->last_slab;
+        self->last_slab = self->slab;
+        self->slab = slab;
+        leave_slab(oldest);
+    }
+    __atomic_add_fetch(&slab->num_users, 1, __ATOMIC_RELAXED);
+    *address = slab->begin + (uint64_t)slab->used;
+    slab->used += size;
+    return slab;
+}
+
+/* Makes the outputs that are new in each step. Those that are the same in each step of one logit, or
+   one token, for each request are constants. 0 where Python code has to handle it. */
+static int new_outputs(Inputs *self, Step *step, Prepared *batch, uint64_t *addresses) {
+    const InputSizes *is = &self->is;
+    long long num_reqs = batch->num_reqs, num_logits = batch->num_logits, total = 0;
+    int counts_vary = is->bonus != 1 || batch->drafts;
+    int indices_vary = counts_vary || batch->longest > 1 || batch->num_tokens != num_reqs;
+    const struct {
+        int is_new, bits;
+        long long size;
+    } wanted[NUM_NEW] = {
+        [MAPPING_OUT] = {1, 64, num_reqs},          [EXPANDED_OUT] = {counts_vary, 64, num_logits},
+        [LOCAL_OUT] = {counts_vary, 32, num_logits}, [COUNTS_OUT] = {counts_vary, 32, num_reqs + 1},
+        [INDICES_OUT] = {indices_vary, 64, num_logits},
+    };
+    for (int i = 0; i < NUM_NEW; i++)
+        if (wanted[i].is_new) total += divided_up(wanted[i].size * wanted[i].bits / 8, PIECE_BYTES);
+    uint64_t address;
+    Slab *slab = slab_for(self, step, total * PIECE_BYTES, &address);
+    if (!slab) return PyErr_Occurred() ? -1 : 0;
+    int done = 1;
+    for (int i = 0; done == 1 && i < NUM_NEW; i++) {
+        addresses[i] = wanted[i].is_new ? address : 0;
+        if (!wanted[i].is_new) continue;
+        batch->tensors[i] = tensor_on(slab, step, address, wanted[i].size, wanted[i].bits);
+        if (!batch->tensors[i]) done = -1;
+        address += (uint64_t)divided_up(wanted[i].size * wanted[i].bits / 8, PIECE_BYTES) * PIECE_BYTES;
+    }
+    leave_slab(slab);
+    if (done < 0 || counts_vary) return done;
+    PyObject *number = PyLong_FromLongLong(num_reqs);
+    PyObject *same = number ? kept_of(self, CONSTANTS, number, num_reqs) : NULL;
+    Py_XDECREF(number);
+    if (!same) return -1;
+    batch->tensors[EXPANDED_OUT] = Py_NewRef(batch->tensors[MAPPING_OUT]);
+    const int places[] = {COUNTS_OUT, LOCAL_OUT, INDICES_OUT};
+    for (int i = 0; i < 3; i++)
+        if (!batch->tensors[places[i]]) batch->tensors[places[i]] = Py_NewRef(PyTuple_GET_ITEM(same, i));
+    Py_DECREF(same);
+    return 1;
 }
 
 /* Takes the arguments of a call. 0 where Python code has to look at them. */
@@ -173,18 +195,21 @@ static int take_batch(Inputs *self, PyObject *const *args, Py_ssize_t num, PyObj
         wanted[i].place = &batch->given[i];
     }
     PyObject *const *given = batch->given;
+    const Numpy *numpy = &self->numpy;
+    long long num_lengths;
     if (!take_arguments(wanted, NUM_ARGUMENTS, NUM_ARGUMENTS, NUM_ARGUMENTS, args, num, names) ||
         !take_size(given[PADDED_REQS], &batch->padded_reqs) ||
         !take_size(given[PADDED_TOKENS], &batch->padded_tokens) ||
-        !take_vector(given[ROWS], 8, &batch->rows) ||
-        !take_vector(given[QUERY_LENS], 4, &batch->lengths) ||
-        (given[DRAFTS] != Py_None && !take_vector(given[DRAFTS], 4, &batch->drafts)))
+        !(batch->rows = elements_of(given[ROWS], numpy, numpy->int64, &batch->num_reqs)) ||
+        !(batch->lengths = elements_of(given[QUERY_LENS], numpy, numpy->int32, &num_lengths)))
+        return 0;
+    long long num_drafts = batch->num_reqs;
+    if (given[DRAFTS] != Py_None &&
+        !(batch->drafts = elements_of(given[DRAFTS], numpy, numpy->int32, &num_drafts)))
         return 0;
     const InputSizes *is = &self->is;
-    batch->num_reqs = batch->rows.shape[0];
-    return batch->lengths.shape[0] == batch->num_reqs && batch->num_reqs > 0 &&
-           (!batch->drafts.obj || batch->drafts.shape[0] == batch->num_reqs) &&
-           batch->num_reqs <= batch->padded_reqs && batch->padded_reqs <= is->max_num_reqs &&
+    return num_lengths == batch->num_reqs && num_drafts == batch->num_reqs &&
+           batch->num_reqs > 0 && batch->num_reqs <= batch->padded_reqs && batch->padded_reqs <= is->max_num_reqs &&
            batch->padded_tokens <= is->max_num_tokens &&
            batch->num_reqs <= is->rooms[NUM_ROOMS - 1];
 }
@@ -218,45 +243,36 @@ static int plan_batch(Inputs *self, Step *step, int part, PyObject *dirty, const
 
 /* What a call returns. */
 static PyObject *batch_of(Inputs *self, Step *step, int part, Prepared *batch) {
-    PyObject *fields = PyTuple_New(15), *none = PyTuple_New(0), *result = NULL;
+    long long num_drafts = batch->drafts ? batch->num_logits - self->is.bonus * batch->num_reqs : 0;
     PyObject *of_tokens =
-        PyObject_CallOneArg(self->helpers[VIEWS_OF_TOKENS], batch->given[PADDED_TOKENS]);
+        kept_of(self, OF_TOKENS, batch->given[PADDED_TOKENS], batch->padded_tokens);
     PyObject *of_requests =
-        PyObject_CallOneArg(self->helpers[VIEWS_OF_REQUESTS], batch->given[PADDED_REQS]);
-    if (!fields || !none || !of_tokens || !of_requests) goto end;
-    if (!PyTuple_CheckExact(of_tokens) || PyTuple_GET_SIZE(of_tokens) != 3 ||
-        !PyTuple_CheckExact(of_requests) || PyTuple_GET_SIZE(of_requests) != 2) {
-        PyErr_SetString(PyExc_TypeError, "expected views of three tensors, and of two");
-        goto end;
-    }
-    Py_ssize_t place = 0;
-    for (int i = 0; i < NUM_NEW; i++)
-        PyTuple_SET_ITEM(fields, place++, Py_NewRef(batch->tensors[i]));
-    for (int i = 0; i < 3; i++)
-        PyTuple_SET_ITEM(fields, place++, Py_NewRef(PyTuple_GET_ITEM(of_tokens, i)));
-    for (int i = 0; i < 2; i++)
-        PyTuple_SET_ITEM(fields, place++, Py_NewRef(PyTuple_GET_ITEM(of_requests, i)));
-    PyTuple_SET_ITEM(fields, place++, Py_NewRef(batch->starts));
-    PyTuple_SET_ITEM(fields, place++, Py_NewRef(batch->counts));
-    long long num_drafts = batch->drafts.obj ? batch->num_logits - self->is.bonus * batch->num_reqs : 0;
-    PyObject *rest[] = {PyLong_FromLongLong(num_drafts), NULL, NULL};
-    if (part == INPUTS) {
-        rest[1] = Py_NewRef(none);
-        rest[2] = Py_NewRef(Py_None);
-    } else {
-        rest[1] = views_of(self->tables, step, TABLE_VIEWS, batch->given[PADDED_REQS]);
-        rest[2] = views_of(self->tables, step, SLOT_VIEWS, batch->given[PADDED_TOKENS]);
-    }
-    for (int i = 0; i < 3; i++) PyTuple_SET_ITEM(fields, place++, rest[i]);
-    if (!rest[0] || !rest[1] || !rest[2]) goto end;
+        kept_of(self, OF_REQUESTS, batch->given[PADDED_REQS], batch->padded_reqs);
+    PyTypeObject *type = (PyTypeObject *)self->helpers[BATCH];
     /* As `tuple.__new__`, which is all that a named tuple's does. */
-    PyObject *arguments = PyTuple_Pack(1, fields);
-    if (arguments)
-        result = PyTuple_Type.tp_new((PyTypeObject *)self->helpers[BATCH], arguments, NULL);
-    Py_XDECREF(arguments);
-end:
-    Py_XDECREF(fields);
-    Py_XDECREF(none);
+    PyObject *result = of_tokens && of_requests ? type->tp_alloc(type, NUM_FIELDS) : NULL;
+    Py_ssize_t place = 0;
+    for (int i = 0; result && i < NUM_NEW; i++)
+        PyTuple_SET_ITEM(result, place++, Py_NewRef(batch->tensors[i]));
+    for (int i = 0; result && i < made_by[OF_TOKENS]; i++)
+        PyTuple_SET_ITEM(result, place++, Py_NewRef(PyTuple_GET_ITEM(of_tokens, i)));
+    for (int i = 0; result && i < made_by[OF_REQUESTS]; i++)
+        PyTuple_SET_ITEM(result, place++, Py_NewRef(PyTuple_GET_ITEM(of_requests, i)));
+    if (result) {
+        PyObject *rest[] = {
+            Py_NewRef(batch->starts), Py_NewRef(batch->counts), PyLong_FromLongLong(num_drafts),
+            part == INPUTS ? PyTuple_New(0)
+                           : views_of(self->tables, step, TABLE_VIEWS, batch->given[PADDED_REQS]),
+            part == INPUTS ? Py_NewRef(Py_None)
+                           : views_of(self->tables, step, SLOT_VIEWS, batch->given[PADDED_TOKENS]),
+        };
+        int is_whole = 1;
+        for (int i = 0; i < 5; i++) {
+            is_whole = is_whole && rest[i];
+            PyTuple_SET_ITEM(result, place++, rest[i]);
+        }
+        if (!is_whole) Py_CLEAR(result);
+    }
     Py_XDECREF(of_tokens);
     Py_XDECREF(of_requests);
     return result;
@@ -288,11 +304,8 @@ static PyObject *prepare_in_c(Inputs *self, PyObject *owner, int part, PyObject 
     uint64_t addresses[NUM_NEW];
     int done = has_prefill < 0 ? -1 : write_requests(self, step, &batch);
     long long mine = ++self->num_written;
-    int is_plain = self->is.bonus == 1 && batch.given[DRAFTS] == Py_None &&
-                   batch.num_tokens == batch.num_reqs;
-    if (done == 1)
-        done = is_plain ? new_rows(self, step, &batch, addresses)
-                        : new_outputs(self, &batch, addresses);
+    if (done == 1 && make_arrays(self, step, &batch)) done = -1;
+    if (done == 1) done = new_outputs(self, step, &batch, addresses);
     /* To allocate runs other code, such as the garbage collector's, which may prepare a batch. */
     if (done == 1 && mine != self->num_written) done = 0;
     if (done == 1) done = plan_batch(self, step, part, dirty, &batch, &plan);
@@ -353,6 +366,11 @@ static int inputs_clear(Inputs *self) {
     Py_CLEAR(self->quick);
     for (int i = 0; i < NUM_ROOMS; i++) Py_CLEAR(self->steps[i]);
     for (int i = 0; i < NUM_HELPERS; i++) Py_CLEAR(self->helpers[i]);
+    for (int helper = CONSTANTS; helper <= OF_REQUESTS; helper++)
+        for (int i = 0; i < NUM_KEPT; i++) Py_CLEAR(self->kept[helper][i].views);
+    Slab *slabs[] = {self->slab, self->last_slab};
+    self->slab = self->last_slab = NULL;
+    for (int i = 0; i < 2; i++) leave_slab(slabs[i]);
     return 0;
 }
 
@@ -361,6 +379,8 @@ static int inputs_traverse(Inputs *self, visitproc visit, void *arg) {
     Py_VISIT(self->quick);
     for (int i = 0; i < NUM_ROOMS; i++) Py_VISIT(self->steps[i]);
     for (int i = 0; i < NUM_HELPERS; i++) Py_VISIT(self->helpers[i]);
+    for (int helper = CONSTANTS; helper <= OF_REQUESTS; helper++)
+        for (int i = 0; i < NUM_KEPT; i++) Py_VISIT(self->kept[helper][i].views);
     return 0;
 }
 
@@ -406,8 +426,10 @@ static PyObject *inputs_new(PyTypeObject *type, PyObject *args, PyObject *names)
         return NULL;
     }
     for (int i = 0; i < NUM_HELPERS; i++) self->helpers[i] = Py_NewRef(PyTuple_GET_ITEM(helpers, i));
+    self->numpy = (Numpy){PyCapsule_GetPointer(self->helpers[FUNCTIONS], NULL), self->helpers[INT32],
+                          self->helpers[INT64]};
     self->tables = Py_NewRef(tables);
-    if (!(self->owner = PyWeakref_NewRef(owner, NULL)) ||
+    if (!self->numpy.functions || !(self->owner = PyWeakref_NewRef(owner, NULL)) ||
         !(self->quick = PyObject_GetAttr(tables, names_of.quick)))
         Py_CLEAR(self);
     return (PyObject *)self;

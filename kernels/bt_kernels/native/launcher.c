@@ -10,6 +10,8 @@
 #include "calls.h"
 #include "noting.h"
 #include "waiting.h"
+#include "arrays.h"
+#include "slabs.h"
 #include "inputs.h"
 
 /* Host memory. */

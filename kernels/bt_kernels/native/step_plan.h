@@ -15,7 +15,8 @@ typedef struct {
 typedef struct {
     uint32_t major, minor;
     void *before;
-    void *allocate, *to_managed, *from_managed;
+    void *allocate, *to_managed;
+    int (*to_tensor)(void *, void **);
     int (*look_at)(void *, Tensor *);
     int (*current_stream)(int, int32_t, void **);
 } Exchange;

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from support.batches import CORNERS, Counting, play
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from bt_bench.suites.batch_preparation.workloads.conformance import workload_of
 from bt_kernels import native
+from bt_kernels.batch_inputs.buffers import RequestTensors
 from bt_kernels.batch_inputs.fused import FusedInputs, OneLaunchInputs
+from bt_kernels.batch_inputs.interface import NEW
+from bt_kernels.batch_inputs.layout import InputLayout
+from bt_kernels.layout import TableLayout
 from bt_kernels.one_launch.carrying import IN_HOST_MEMORY
 from bt_kernels.one_launch.native_step import make_step
 
@@ -73,7 +81,8 @@ def test_a_whole_step_in_c_is_as_the_references(name):
 )
 def test_random_batches_in_c(base, path, seed, name):
     engine = CORNERS[name]
-    engine = replace(engine, prompt=min(engine.prompt, engine.max_model_len // 2))
+    most = min(engine.prompt, engine.max_model_len // 2)
+    engine = replace(engine, prompt=most, shortest=min(engine.shortest, most))
     workload = workload_of(engine, np.random.default_rng(seed))
     variant = play(in_c(base), workload, path, "cpu")
     assert variant.launched
@@ -146,6 +155,144 @@ USUAL = {
     "num_reqs_padded": 3,
     "num_tokens_padded": 3,
 }
+
+
+@pytest.mark.parametrize(
+    ("changed", "in_c_too"),
+    [
+        ({"rows": np.arange(6)[::2]}, False),
+        ({"rows": np.arange(3, dtype=">i8")}, False),
+        ({"rows": np.arange(3, dtype=np.longlong)}, False),
+        ({"query_lens": np.ones((3, 2), np.int32)[:, 0]}, False),
+        ({"query_lens": np.frombuffer(bytes(1) + 3 * b"\1\0\0\0", np.int32, 3, 1)}, False),
+        ({"query_lens": np.frombuffer(3 * b"\1\0\0\0", np.int32)}, True),
+        ({"rows": np.arange(9)[3:6]}, True),
+        ({"num_reqs_padded": np.int64(4), "num_tokens_padded": np.int32(5)}, False),
+    ],
+)
+def test_arrays_that_are_not_plain_are_left_to_python(changed, in_c_too):
+    by_c, by_python = Counting(in_c(OneLaunchInputs)).variant, Counting().variant
+    mine, others = (each.prepare(**USUAL | changed) for each in (by_c, by_python))
+    assert by_c.by_python == (not in_c_too)
+    for name in (*NEW, "query_start_loc_np", "cu_num_logits_np"):
+        assert np.array_equal(getattr(mine, name), getattr(others, name))
+        assert getattr(mine, name).dtype == getattr(others, name).dtype
+
+
+class Allocator:
+    """Allocates slabs as a tensor does, and notes them without keeping them."""
+
+    def __init__(self, tensor):
+        self._tensor, self.ranges, self.storages = tensor, [], []
+
+    def new_empty(self, size):
+        slab = self._tensor.new_empty(size)
+        self.ranges.append((slab.data_ptr(), 8 * size))
+        self.storages.append(StorageWeakRef(slab.untyped_storage()))
+        return slab
+
+
+class Quiet(OneLaunchInputs):
+    """One whose launches in C launch nothing, and whose allocations are seen."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        tables, launcher = self.tables, native.load("launcher")
+        self._outputs.tokens = self.allocator = Allocator(self._outputs.tokens)
+        tables._quick = make_step(tables, tables._carrying, launcher, CPU_IN_DLPACK, None)
+        self._call_in_c(launcher, CPU_IN_DLPACK, None)
+        for binary in self._carried.binaries(aligned=tables.rows_are_aligned):
+            self._carried._add(binary, lambda num_programs, leading: None)
+
+
+def quiet():
+    return Counting(Quiet, num_reqs=40, num_tokens=400, num_speculative_steps=3).variant
+
+
+def drafts_of(num_reqs):
+    four = np.full(num_reqs, 4, np.int32)
+    return np.arange(num_reqs), four, 0 * four, False, four - 1, num_reqs, 4 * num_reqs
+
+
+def test_no_memory_is_given_twice_while_a_reader_may_have_it():
+    """Over four slabs: tensors of every second step are kept, in any size of batch."""
+    variant, rng = quiet(), np.random.default_rng(3)
+    kept, taken = [], []
+    while len(variant.allocator.ranges) < 4:
+        batch = variant.prepare(*drafts_of(int(rng.integers(1, 41))))
+        tensors = [getattr(batch, name) for name in NEW]
+        for tensor in tensors:
+            assert tensor.is_contiguous()
+            assert tensor.data_ptr() % 16 == 0
+        taken += [(each.data_ptr(), each.numel() * each.itemsize) for each in tensors]
+        if len(taken) % 10:
+            kept.append((tensors, [each.fill_(len(kept)) for each in tensors]))
+    for number, (tensors, _) in enumerate(kept):
+        assert all(bool((each == number).all()) for each in tensors)
+    ends = sorted(taken)
+    assert all(begin + size <= after for (begin, size), (after, _) in pairwise(ends))
+    for begin, size in taken:
+        assert any(
+            at <= begin and begin + size <= at + most for at, most in variant.allocator.ranges
+        )
+
+
+def test_a_slab_is_freed_with_its_last_tensor_in_any_thread():
+    """Also after the object that made it, and while other slabs are in use."""
+    variant = quiet()
+    storages = variant.allocator.storages
+    kept = variant.prepare(*drafts_of(40)).expanded_local_pos[3:5]
+    while len(storages) < 4:
+        variant.prepare(*drafts_of(40))
+    gc.collect()
+    # The first has a view of a reader; the last two are kept for readers on other streams.
+    assert [each.expired() for each in storages] == [False, True, False, False]
+    held = [kept]
+    del kept
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert storages[0].expired()
+    del variant
+    gc.collect()
+    assert all(each.expired() for each in storages)
+
+
+def test_a_batch_that_exceeds_a_slab_has_one_of_its_own():
+    layout = InputLayout(1024, 1 << 20, 1 << 20, num_speculative_steps=1023)
+    tables = TableLayout.for_length((4,), 64, 1024, 1 << 20)
+    variant = Quiet(
+        tables, layout, RequestTensors.zeros(replace(layout, max_model_len=8), "cpu"), "cpu"
+    )
+    many = np.full(1024, 1024, np.int32)
+    given = (np.arange(1024), many, 0 * many, False, many - 1, 1024, 1 << 20)
+    batch = variant.prepare(*given)
+    assert batch.logits_indices.numel() == 1 << 20
+    assert variant.allocator.ranges[-1][1] > 20 << 20
+
+
+def test_calls_in_c_keep_and_lose_no_reference():
+    variant = quiet()
+    given = [drafts_of(number) for number in range(1, 41)]
+    given += [(*each[:4], None, *each[5:]) for each in given]
+
+    def references():
+        gc.collect()
+        objects = [variant, variant.tables, *(each for batch in given for each in batch[:3])]
+        return [sys.getrefcount(each) for each in objects], len(gc.get_objects())
+
+    for each in given:
+        variant.prepare(*each)
+    before, _ = references()
+    _, objects = references()
+    for _ in range(20):
+        for each in given:
+            variant.prepare(*each)
+    after, more = references()
+    assert after == before
+    assert more - objects < 50
+
+
 REFUSED = {
     "a row that does not exist": ({"rows": np.array([0, 6, 1])}, r"rows\[1\] is 6"),
     "a row below 0": ({"rows": np.array([0, -1, 1])}, r"rows\[1\] is -1"),
