@@ -1,6 +1,7 @@
 """Drive the plugin by the runner of vLLM, beside vLLM's own class; or time its steps.
 
     python studies/plugin_steps.py --vllm-source WHEEL --steps 100000 --processes 8 --out DIR
+    python studies/plugin_steps.py --vllm-source WHEEL --inputs --steps 20000 --out DIR
     python studies/plugin_steps.py --vllm-source WHEEL --times --out DIR
 
 Two runners make the same steps: one has the plugin's tables, the other vLLM's own. With the wheel,
@@ -12,7 +13,12 @@ shadow mode must find, an operation of ours fails, or the plugin is taken out. E
 anything differs, or less was played than asked. Results are written after each batch, so an
 interruption (Ctrl-C, SIGTERM, --seconds) keeps what was played.
 
-With `--times` it measures the host time of steps of traces (`studies/engine_steps/times.py`).
+With `--inputs` the runners prepare whole batches, and the plugin does so by BT_KERNELS_INPUTS=on
+(`studies/engine_steps/batch_session.py`): tokens, prompts, drafts, lookahead, padding. All fields
+of the batches are compared, too. Wrong bits are planted in each of the outputs.
+
+With `--times` it measures the host time of steps of traces (`studies/engine_steps/times.py`), or
+with `--inputs` that of whole batches (`studies/engine_steps/batch_times.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +49,7 @@ STEPS = {"cpu": 3000, "cuda": 100_000}
 STEPS_OF_A_SEQUENCE = {"cpu": 20, "cuda": 250}
 NUM_LAYOUTS = 20
 SEQUENCES_OF_A_BATCH = 4
-NAME = "plugin-steps"
+NAME, NAME_OF_INPUTS = "plugin-steps", "plugin-inputs"
 STAND_IN = "stand-in"
 FOLDER = "vllm/v1/worker/gpu"  # of vLLM's files that are used
 
@@ -73,6 +79,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--session", type=int, help="play this sequence alone")
     parser.add_argument("--warmup", action="store_true", help="compile all kernels of each layout")
     parser.add_argument("--out", type=Path, help=f"folder for {NAME}.json, or the times")
+    parser.add_argument("--inputs", action="store_true", help="prepare whole batches")
     parser.add_argument("--times", action="store_true", help="measure host time instead")
     parser.add_argument("--configs", nargs="+", help="configs with traces (--times); default: all")
     parser.add_argument("--select", help="patterns of case names (--times), as in bt-bench -k")
@@ -112,7 +119,8 @@ def compare(args: argparse.Namespace) -> int:
             **about,
         }
         if args.out:
-            write(args.out / f"{NAME}.json", json.dumps(summary, indent=1) + "\n")
+            name = NAME_OF_INPUTS if args.inputs else NAME
+            write(args.out / f"{name}.json", json.dumps(summary, indent=1) + "\n")
         return summary
 
     played = play_all(
@@ -138,16 +146,20 @@ def play_batch(args: argparse.Namespace, sessions: Sequence[int]) -> Played:
     """Play sequences of one layout; return the device, counts, and the differences."""
     prepare_process(args)
     import torch
-    from engine_steps.package import engine_package
 
+    from bt_kernels.engines.batches import BatchInputs
     from bt_kernels.engines.plugin.deferring import DeferringTables
 
     if not args.warmup:  # kernels are compiled once they are needed
-        DeferringTables.warmup = lambda _: 0.0  # type: ignore[method-assign]
+        DeferringTables.warmup = BatchInputs.warmup = lambda _: 0.0  # type: ignore[method-assign]
     device = torch.device(args.device)
     seen: Counter[str] = Counter()
     found: list[Any] = []
-    with engine_package(args.vllm_source) as module:
+    if args.inputs:
+        from engine_steps.batch_session import batch_package as package
+    else:
+        from engine_steps.package import engine_package as package
+    with package(args.vllm_source) as module:
         runner = module("model_runner").GPUModelRunner
         for number in sessions:
             if args.deadline is not None and time.time() > args.deadline:
@@ -172,6 +184,12 @@ def play(
     from engine_steps.session import EngineSession
 
     rng = np.random.default_rng((args.seed, number, 55))
+    if args.inputs:
+        from engine_steps.batch_session import BatchSession
+
+        batches = BatchSession(runner, device, rng, args.steps_of_a_sequence)
+        different = list(batches.play())
+        return batches.seen + Counter(sequences=1), different
     which, on_gpu = number % len(LAYOUTS), device.type == "cuda"
     if on_gpu:
         # Few numbers of rows for each layout, since each pair has kernels of its own.
@@ -216,16 +234,21 @@ def prepare_process(args: argparse.Namespace) -> None:
 def time_steps(args: argparse.Namespace) -> int:
     """Measure the host time of steps; return the exit code."""
     prepare_process(args)
-    from engine_steps.times import measure, page
+    from engine_steps.times import page
 
+    if args.inputs:
+        from engine_steps.batch_times import measure
+    else:
+        from engine_steps.times import measure
     from bt_bench.report import render_document
 
     found: dict[str, Any] = {**facts(args), "cases": {}, "failures": []}
 
     def keep() -> None:
         if args.out:
-            write(args.out / "plugin-times.json", json.dumps(found, indent=1) + "\n")
-            write(args.out / "plugin-times.md", render_document(page(found)))
+            name = f"{NAME_OF_INPUTS}-times" if args.inputs else "plugin-times"
+            write(args.out / f"{name}.json", json.dumps(found, indent=1) + "\n")
+            write(args.out / f"{name}.md", render_document(page(found)))
 
     try:
         for name, case in measure(args, found):

@@ -38,6 +38,7 @@ CONFIGS = ("quick", "features", "azure_conv", "azure_code")
 
 VLLM, THREE_CALLS, ONE_CALL = "vllm", "three calls", "prepare_step"
 DEFERRED, COUNTING, SHADOW, RECORDING = "deferred", "counting", "shadow", "recording"
+WHOLE, PREPARE = "whole", "prepare"
 MEANINGS = {
     VLLM: "vLLM's class",
     THREE_CALLS: "bt_kernels.BlockTables, called as vLLM calls it",
@@ -47,7 +48,16 @@ MEANINGS = {
     SHADOW: "the plugin, BT_KERNELS=shadow, while it compares",
     RECORDING: "the plugin with BT_KERNELS_RECORD",
 }
-DIFFERENCES = ((DEFERRED, ONE_CALL), (COUNTING, DEFERRED), (RECORDING, DEFERRED))
+MEANINGS_OF_INPUTS = {
+    VLLM: "vLLM's methods and class",
+    DEFERRED: "the plugin, BT_KERNELS=on",
+    WHOLE: "the same with BT_KERNELS_INPUTS=on",
+    PREPARE: "the part of it within bt_kernels.BatchInputs.prepare",
+}
+DIFFERENCES = (
+    *((DEFERRED, ONE_CALL), (COUNTING, DEFERRED), (RECORDING, DEFERRED)),
+    *((WHOLE, VLLM), (WHOLE, PREPARE)),
+)
 
 _Times = npt.NDArray[np.float64]
 
@@ -313,7 +323,7 @@ def summarize(times: Mapping[str, _Times]) -> dict[str, Any]:
                 "worst": _rounded((by_step[name] - by_step[base]).max()),
             }
             for name, base in DIFFERENCES
-            if name in by_step
+            if {name, base} <= by_step.keys()
         },
     }
 
@@ -325,7 +335,8 @@ def _rounded(value: Any) -> float:
 def page(found: Mapping[str, Any]) -> Document:
     """Return the tables: median and worst step of each case and way, and differences."""
     cases = found["cases"]
-    names = [name for name in MEANINGS if any(name in case["median"] for case in cases.values())]
+    meanings = MEANINGS_OF_INPUTS if found.get("inputs") else MEANINGS
+    names = [name for name in meanings if any(name in case["median"] for case in cases.values())]
     lead = (
         f"Host time of a step in µs, vLLM {found['vllm']} on "
         f"{', '.join(found['gpus']) or 'a CPU, interpreted'}; torch {found['torch']}, "
@@ -336,7 +347,7 @@ def page(found: Mapping[str, Any]) -> Document:
         (Cell(name), Cell(f"{case['steps']}"), *(_cell(case, way) for way in names))
         for name, case in cases.items()
     ]
-    pairs = [f"{name} - {base}" for name, base in DIFFERENCES if name in names]
+    pairs = [f"{name} - {base}" for name, base in DIFFERENCES if {name, base} <= {*names}]
     more = [
         (
             Cell(name),
@@ -348,12 +359,12 @@ def page(found: Mapping[str, Any]) -> Document:
         )
         for name, case in cases.items()
     ]
-    meanings = tuple((Cell(name), Cell(MEANINGS[name])) for name in names)
+    ways = tuple((Cell(name), Cell(meanings[name])) for name in names)
     return Document(
         "Host time of the plugin's steps",
         (lead,),
         (
-            Section("Ways", (Table(("way", "what is called"), meanings, 2),)),
+            Section("Ways", (Table(("way", "what is called"), ways, 2),)),
             Section("Times", (Table(("case", "steps", *names), tuple(rows), 1),)),
             Section("Differences", (Table(("case", *pairs), tuple(more), 1),)),
         ),

@@ -10,8 +10,8 @@ import numpy as np
 import plugin_steps
 import pytest
 from beside.draw import INTERPRETED, NO_GROUPS, layout_of
+from engine_steps import batch_times, times
 from engine_steps import session as sessions
-from engine_steps import times
 from engine_steps.package import engine_package
 from engine_steps.session import FAILS, PLANTED, REMOVED, EngineSession
 from support.vllm_runner import imported_from, write_package
@@ -162,6 +162,34 @@ def test_all_ways_are_timed_and_shown(device, monkeypatch):
     text = render_document(times.page(found))
     assert all(way in text for way in times.MEANINGS)
     assert "deferred - prepare_step" in text
+
+
+def test_batches_are_timed_in_all_ways(device):
+    if device.type == "cuda":
+        pytest.skip("the stand-in prepares batches on the CPU alone")
+    options = ["--select", "decode_1req_1grp", "--window", "1", "--repeats", "1"]
+    args = plugin_steps.parse(["--device", "cpu", "--inputs", "--times", *options])
+    found = {**plugin_steps.facts(args), "failures": [], "cases": {}}
+    found["cases"] = dict(batch_times.measure(args, found))
+    counting.reset()
+    assert (found["failures"], found["left_out"]) == ([], {})
+    (case,) = found["cases"].values()
+    assert set(case["median"]) == set(times.MEANINGS_OF_INPUTS)
+    text = render_document(times.page(found))
+    assert all(meaning in text for meaning in times.MEANINGS_OF_INPUTS.values())
+
+
+def test_sequences_of_batches_are_played_and_written(monkeypatch, tmp_path):
+    args = plugin_steps.parse([*ARGUMENTS, "--inputs", "--out", str(tmp_path)])
+    args.steps_of_a_sequence = 2
+    _, seen, found = plugin_steps.play_batch(args, [0])
+    counting.reset()
+    assert found == []
+    assert seen["sequences"] == 1
+    assert seen["step: step"]
+    monkeypatch.setattr(plugin_steps, "play_all", fake_play_all(200))
+    plugin_steps.compare(args)
+    assert [path.name for path in tmp_path.iterdir()] == ["plugin-inputs.json"]
 
 
 def test_the_package_is_gone_afterwards(tmp_path):

@@ -53,7 +53,8 @@ class RequestTensors:
 
     The engine owns them and writes them on the device between steps, in stream order. A step only
     reads them, with the exception of `next_prefill_tokens`. Addresses, shapes and strides stay the
-    same for the life of the object that is built with them.
+    same for the life of the object that is built with them, but for the address of `prefill_len`:
+    an engine that writes it anew in other memory calls `use_prefill_len` of that object.
 
     Args:
         num_computed_tokens: `[max_num_reqs]` int32, tokens computed before the step.

@@ -15,6 +15,7 @@ from bt_kernels.device_code import (
     INPUT_FIELDS,
     LOGIT_BITS,
     NOTHING,
+    PREFILL_LEN,
     ROW_BITS,
     Features,
     one_launch_carrying_kernel,
@@ -145,6 +146,7 @@ class CarriedInputs:
         self._bitmap = self.words[self.bitmap_at : self.bitmap_at + num_words]
         self._payload = self.words[self.payload_at :]
         self._array[self.fields_at + 7 : self.bitmap_at] = self._constants(requests, buffers)
+        self._prefill_len = requests.prefill_len
         self.computed = requests.num_computed_tokens.data_ptr() if self._has_window else 0
         # What launches have addresses of must live as long as they.
         self._kept = (requests, buffers)
@@ -180,6 +182,11 @@ class CarriedInputs:
             self._layout.num_lookahead,
             self._layout.max_num_reqs,
         ]
+
+    def use_prefill_len(self, prefill_len: torch.Tensor) -> None:
+        """Give launches from now on, also those by C, the address of another `prefill_len`."""
+        self._prefill_len = prefill_len
+        self.words[self.fields_at + PREFILL_LEN.value] = prefill_len.data_ptr()
 
     def carry(
         self,

@@ -123,6 +123,11 @@ class FusedInputs(StagedCopyInputs):
         self._beside: Step | None = None
         self._make_quick()
 
+    def use_prefill_len(self, prefill_len: torch.Tensor) -> None:
+        super().use_prefill_len(prefill_len)
+        if self._carried is not None:
+            self._carried.use_prefill_len(prefill_len)
+
     def _make_quick(self) -> None:
         """Expose operations in C as this object's, where its class has not overridden them.
 

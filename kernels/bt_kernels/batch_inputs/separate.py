@@ -6,6 +6,7 @@ outputs in another way (`_one_logit_each`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +89,17 @@ class SeparateInputs(BatchInputOperations):
     @launch_path.setter
     def launch_path(self, path: str) -> None:
         self.tables.launch_path = path
+
+    def use_prefill_len(self, prefill_len: torch.Tensor) -> None:
+        """Read the lengths of prompts from another tensor, from the next batch on.
+
+        vLLM writes all of them anew when requests arrive, in turn into two or more buffers, since
+        the device may still read the last one.
+
+        Args:
+            prefill_len: as in `RequestTensors`, on the same device.
+        """
+        self.requests = replace(self.requests, prefill_len=prefill_len)
 
     def prepare_inputs(
         self,

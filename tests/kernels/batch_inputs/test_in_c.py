@@ -319,6 +319,24 @@ def test_python_code_refuses(name):
     assert variant.tables._staged
 
 
+@pytest.mark.parametrize("base", [OneLaunchInputs, in_c(OneLaunchInputs)])
+def test_lengths_of_prompts_may_move_to_another_tensor(base):
+    """Kernels of a launch, and those of a batch that takes several."""
+    counting = Counting(base)
+    variant, requests = counting.variant, counting.requests
+    requests.all_token_ids[:] = 8
+    requests.last_sampled_tokens[:] = 9
+    for length, token in ((0, 9), (5, 8)):
+        for unfit in (False, True):
+            variant._why_not = "planted" if unfit else None
+            if unfit:
+                vars(variant).pop("prepare", None)
+            variant.use_prefill_len(torch.full((6,), length, dtype=torch.int32))
+            batch = variant.prepare(**USUAL | {"has_prefill": True})
+            assert batch.input_ids.tolist() == [token] * 3
+    assert variant.fallbacks["planted"]
+
+
 def test_names_and_places_of_arguments_are_those_of_the_interface():
     variant = Counting(in_c(OneLaunchInputs)).variant
     variant.prepare(**USUAL)

@@ -19,13 +19,16 @@ class Counts:
     Args:
         tables: tables of ours that were built for the engine.
         steps: calls of `apply_staged_writes`, one in each step of an engine.
-        fused: steps whose apply, gather and slots became one call of `prepare_step`.
+        fused: steps whose apply, gather and slots became one call, of `prepare_step` or `prepare`.
         deferred: calls of `apply_staged_writes` that waited for the gather.
+        prepared: steps whose whole batch ours prepared, inputs included.
         compared: steps that shadow mode compared.
         differences: tables in which shadow mode found a difference.
-        failures: tables that were handed back to vLLM's class after a failure.
+        failures: tables that were handed back to vLLM's class after a failure, and runners that
+            prepare their batches again after one.
         settled: deferred work that something else than `prepare_step` finished, by reader.
         calls: calls of our operations, each of them usually one launch, by operation.
+        fallbacks: batches that ours could not prepare, or not by one launch, by reason.
         pid: the process.
 
     `counters` adds launches and host time, and the calls that C made; they are counted elsewhere.
@@ -35,11 +38,13 @@ class Counts:
     steps: int = 0
     fused: int = 0
     deferred: int = 0
+    prepared: int = 0
     compared: int = 0
     differences: int = 0
     failures: int = 0
     settled: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
     pid: int = field(default_factory=os.getpid)
 
 
@@ -94,6 +99,7 @@ def counters() -> dict[str, Any]:
         "deferred": COUNTS.deferred + deferred,
         "fused": COUNTS.fused + fused,
         "settled": dict(COUNTS.settled),
+        "fallbacks": dict(COUNTS.fallbacks),
         "calls": dict(COUNTS.calls + Counter(prepare_step=fused)),
         "launches": sum(place.launches - before for place, before in _PLACES),
         "host_time_us": host_times().summary(),

@@ -110,6 +110,8 @@ class DeferringTables(BlockTables):
     """
 
     _theirs: Any = None
+    _inputs: Any = None
+    """Prepares whole batches for the runner; see `preparing`."""
 
     block_tables: Any = _Settling()
     num_blocks: Any = _Settling()

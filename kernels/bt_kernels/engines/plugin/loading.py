@@ -31,7 +31,7 @@ def load() -> None:
                 replacing.BLOCK_TABLE: lambda module: replacing.replace_class(
                     module, mode, release
                 ),
-                replacing.MODEL_RUNNER: lambda module: replacing.wrap_runner(module, release),
+                replacing.MODEL_RUNNER: lambda module: replacing.wrap_runner(module, mode, release),
             }
         )
     except Exception as error:

@@ -27,6 +27,7 @@ _PLAIN = {
     "launches": "Kernels that were launched for block tables",
     "deferred": "Steps whose staged writes waited for the gather",
     "fused": "Steps that took one call",
+    "prepared": "Steps whose whole batch was prepared, inputs included",
     "compared": "Steps that shadow mode compared",
     "differences": "Tables in which shadow mode found a difference",
     "failures": "Tables that were handed back to vLLM's class",
@@ -34,6 +35,7 @@ _PLAIN = {
 _LABELLED = {
     "settled": ("reader", "Waiting work that something else than a whole step finished"),
     "calls": ("operation", "Calls of operations"),
+    "fallbacks": ("reason", "Batches that were not prepared by one launch"),
 }
 _HOST_SECONDS = "host_seconds"
 

@@ -23,6 +23,8 @@ class Release:
             the smaller blocks that kernels have.
         clears_rows: a gather also zeroes rows behind the batch that a larger one filled.
         zeroes_dummies: `get_dummy_block_tables` zeroes the rows that it returns.
+        input_batch: SHA-256 of `input_batch.py` beside them, of a release whose batches were
+            compared with ours; empty for any other.
     """
 
     version: str
@@ -31,6 +33,7 @@ class Release:
     splits_blocks: bool = False
     clears_rows: bool = True
     zeroes_dummies: bool = True
+    input_batch: str = ""
 
     @property
     def is_as_ours(self) -> bool:
@@ -41,7 +44,7 @@ class Release:
 def _releases() -> Iterator[Release]:
     tables = "5337965e7914c4e466d5a66f086cd616f81e81e3941f61ad4518fefafc62ce69"
     runner = "58f45c58969cdd9cba707863e82fefda818002de45c621032b58b6eb364deedf"
-    oldest = {"splits_blocks": True, "clears_rows": False, "zeroes_dummies": False}
+    oldest: dict[str, Any] = {"splits_blocks": True, "clears_rows": False, "zeroes_dummies": False}
     yield Release("0.25.0", tables, runner, **oldest)
     yield Release("0.25.1", tables, runner, **oldest)
     tables = "c731fb0f083ff1787d329a32cd562b703cf1980a6daf01904cd12a3c4aef44c5"
@@ -50,7 +53,7 @@ def _releases() -> Iterator[Release]:
 
     tables = "14aa78fd3cfabba6309f5c503dbfb723f6e9c55f9c09d69936019c3f2b00f4de"
     runner = "60fb531a045d6879da25f57cdb95584cc5272e4ef33b69e6b9c2ff3acbd78f8a"
-    split = {"splits_blocks": True, "clears_rows": False}
+    split: dict[str, Any] = {"splits_blocks": True, "clears_rows": False}
     yield Release("0.27.0", tables, runner, **split)
     yield Release("0.27.1", tables, runner, **split)
     tables = "da4e6011514c883dbb6bf0f59675294e6a6e76cfcd0e4b534bc575cb4d7adfc5"
@@ -71,7 +74,8 @@ def _releases() -> Iterator[Release]:
 
     tables = "3433729cad5aa5fceb312e0a8d9ffabb3f7327dbdd18966d576e64d090313020"
     runner = "9145e2601f9e93db5e6c7e648c6741cff55f2a49f046800f79311e4977550121"
-    yield Release("0.33.0", tables, runner)
+    inputs = "ada7b6827bcd5a1df8d7ba855d9d423a073745f3fbde4673417ad203016a4d54"
+    yield Release("0.33.0", tables, runner, input_batch=inputs)
 
 
 RELEASES = {release.version: release for release in _releases()}
@@ -97,7 +101,7 @@ def check_file(module: ModuleType, release: Release, consequence: str) -> None:
     """Check that a module of vLLM is the file of a release, which nobody has changed.
 
     Args:
-        module: `block_table` or `model_runner`, imported.
+        module: `block_table`, `model_runner` or `input_batch`, imported.
         release: the release.
         consequence: for the message, a sentence about what happens now.
 

@@ -14,13 +14,14 @@ from bt_kernels import native
 from bt_kernels.engines.plugin import metrics, settings
 from bt_kernels.engines.plugin.counting import COUNTS, count_launches, print_at_exit
 from bt_kernels.engines.plugin.messages import describe, warn_once
-from bt_kernels.engines.plugin.releases import Release, check_file
+from bt_kernels.engines.plugin.releases import RELEASES, Release, check_file
 
 if TYPE_CHECKING:
     from bt_kernels.engines.plugin.deferring import DeferringTables
 
 BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 MODEL_RUNNER = "vllm.v1.worker.gpu.model_runner"
+INPUT_BATCH = "vllm.v1.worker.gpu.input_batch"
 
 _NAME = "BlockTables"
 _LIVE: WeakSet[Any] = WeakSet()
@@ -133,8 +134,10 @@ def replace_class(module: ModuleType, mode: str, release: Release) -> None:
     _put(theirs, _Replacing(_NAME, (theirs,), names | {"release": release}))
 
 
-def wrap_runner(module: ModuleType, release: Release) -> None:
+def wrap_runner(module: ModuleType, mode: str, release: Release) -> None:
     """Wrap the two methods of the runner between which an apply waits.
+
+    With `BT_KERNELS_INPUTS`, its method that builds the tables is wrapped, too.
 
     Raises:
         AttributeError: when the runner lacks one; then every call is a launch of its own.
@@ -151,9 +154,85 @@ def wrap_runner(module: ModuleType, release: Release) -> None:
     for name, wrap in _WRAPPERS.items():
         method = vars(runner)[name]
         if not hasattr(method, "_bt_kernels_wraps"):
-            wrapped: Any = wrap(method)
-            wrapped._bt_kernels_wraps = method
-            setattr(runner, name, wrapped)
+            _wrap(runner, name, wrap)
+    if mode != settings.OFF and settings.prepares_inputs():
+        try:
+            _prepare_inputs_of(module, release)
+        except Exception as error:
+            warn_once(f"batches are not prepared: {describe(error)}")
+
+
+def _wrap(runner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    method = vars(runner)[name]
+    wrapped = wrap(method)
+    wrapped._bt_kernels_wraps = method
+    setattr(runner, name, wrapped)
+
+
+def _prepare_inputs_of(module: ModuleType, release: Release) -> None:
+    """Have the runner's batches prepared by ours once it has tables.
+
+    Raises:
+        AttributeError: when the runner lacks a method.
+        RuntimeError: for a release or a file whose batches were not compared with ours.
+    """
+    then = "The engine prepares its batches by its own code"
+    if not release.input_batch:
+        known = [other.version for other in RELEASES.values() if other.input_batch]
+        raise RuntimeError(
+            f"those of vLLM {release.version} were not compared with ours; expected "
+            f"{', '.join(known)}. {then}"
+        )
+    check_file(sys.modules[INPUT_BATCH], release, then)
+    runner: Any = module.GPUModelRunner
+    for name in (_BUILDS_TABLES, *_PREPARES):
+        if name not in vars(runner):
+            raise AttributeError(f"GPUModelRunner.{name} is missing. {then}")
+    if not hasattr(vars(runner)[_BUILDS_TABLES], "_bt_kernels_wraps"):
+        _wrap(runner, _BUILDS_TABLES, functools.partial(_building, module=module))
+
+
+def _building(method: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
+    """Wrap `initialize_kv_cache`: behind it, a runner has all that ours needs.
+
+    It is before any batch, so ours compiles its kernels there, as those of the tables.
+    """
+
+    @functools.wraps(method)
+    def wrapped(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        found = method(runner, *args, **kwargs)
+        try:
+            from bt_kernels.engines.plugin.attaching import attach
+
+            if attach(runner, module):
+                kind: Any = module.GPUModelRunner
+                for name in _PREPARES:
+                    if not hasattr(vars(kind)[name], "_bt_kernels_prepares"):
+                        _wrap(kind, name, functools.partial(_preparing, name=name))
+        except Exception as error:
+            COUNTS.failures += 1
+            warn_once(
+                f"batches are not prepared ({describe(error)}). The engine does that by its own "
+                "code"
+            )
+        return found
+
+    return wrapped
+
+
+def _preparing(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap a method that prepares batches: tables have an object that does it, or they do not."""
+
+    @functools.wraps(method)
+    def wrapped(runner: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs = getattr(getattr(runner, "block_tables", None), "_inputs", None)
+        if inputs is None:
+            return method(runner, *args, **kwargs)
+        return getattr(inputs, name)(method, runner, *args, **kwargs)
+
+    marked: Any = wrapped
+    marked._bt_kernels_prepares = True
+    return wrapped
 
 
 def _shorten_wrappers() -> None:
@@ -168,6 +247,8 @@ def _shorten_wrappers() -> None:
     for name in _WRAPPERS:
         wrapped = vars(runner).get(name)
         method = _wrapped_by_us(wrapped)
+        if hasattr(wrapped, "_bt_kernels_prepares"):
+            continue  # what is inside is in C by now
         if method is not None and isinstance(wrapped, FunctionType):
             around: Any = launcher.Around(method, wrapped, name == "prepare_attn")
             functools.update_wrapper(around, method)
@@ -200,11 +281,9 @@ def restore() -> None:
     }:
         _put(replacing, replacing.theirs)
     runner = getattr(sys.modules.get(MODEL_RUNNER), "GPUModelRunner", None)
-    for name in _WRAPPERS:
-        wrapper = vars(runner).get(name) if isinstance(runner, type) else None
+    for name in (*_WRAPPERS, *_PREPARES, _BUILDS_TABLES) if isinstance(runner, type) else ():
         # One that somebody wrapped again stays, and does nothing without tables of ours.
-        method = _wrapped_by_us(wrapper)
-        if method is not None:
+        while (method := _wrapped_by_us(vars(runner).get(name))) is not None:
             setattr(runner, name, method)
 
 
@@ -250,3 +329,5 @@ def _around(method: Callable[..., Any], begin: str, end: str) -> Callable[..., A
 
 
 _WRAPPERS = {"execute_model": _execute_model, "prepare_attn": _prepare_attn}
+_PREPARES = ("prepare_inputs", "prepare_attn")
+_BUILDS_TABLES = "initialize_kv_cache"

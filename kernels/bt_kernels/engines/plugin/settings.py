@@ -13,6 +13,7 @@ COUNTERS = "BT_KERNELS_COUNTERS"
 RECORD = "BT_KERNELS_RECORD"
 RECORD_MB = "BT_KERNELS_RECORD_MB"
 REPRO = "BT_KERNELS_REPRO"
+INPUTS = "BT_KERNELS_INPUTS"
 
 OFF, ON, SHADOW = "off", "on", "shadow"
 DEFAULT_SHADOW_STEPS = 1000
@@ -30,6 +31,20 @@ def mode() -> str:
             "block tables"
         )
     return OFF
+
+
+def prepares_inputs() -> bool:
+    """Return whether ours prepares whole batches; off unless `BT_KERNELS_INPUTS` is `on`.
+
+    Any other value is off, with a warning.
+    """
+    value = os.environ.get(INPUTS, "")
+    if value not in (ON, OFF, ""):
+        warn_once(
+            f"{INPUTS}={value!r} is unknown; expected on or off. The engine prepares its batches "
+            "by its own code"
+        )
+    return value == ON
 
 
 def shadow_steps() -> int:

@@ -8,7 +8,8 @@ failure of ours, the engine's object becomes an ordinary one of vLLM's class aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from bt_kernels.engines.recordings import Difference
 
 _Pair = tuple[str, torch.Tensor, torch.Tensor]
 
+PREPARES = "prepare_inputs"
+"""The name of a call on ours that prepares a whole batch."""
 
 if TYPE_CHECKING:
 
@@ -210,31 +213,39 @@ class _Shadow:
 
     def __init__(self, ours: DeferringTables, theirs: type[Any], steps: int) -> None:
         self.ours, self.theirs, self.steps, self.steps_left = ours, theirs, steps, steps
-        self.repro = Repro(ours.layout, ours.device, lambda: not _is_capturing())
+        self.repro = Repro(ours.layout, ours.device, lambda: not is_capturing())
         self._stopped = False
+        self.pauses = False
+        """Whether only vLLM's class gets the calls, since ours has done that work already."""
+
+    @property
+    def rests(self) -> bool:
+        """Return whether nothing is done on ours now, nor compared."""
+        # Nothing runs in a capture, and ours must leave nothing in the graph.
+        return self._stopped or self.pauses or is_capturing()
 
     def prepare(self, tables: Any, *, sources: bool = False) -> None:
         """Copy vLLM's buffers into ours, since other kernels write into them.
 
         A buffer is left alone if vLLM's class has written into it and ours has not yet.
         """
-        if self._stopped or _is_capturing():
+        if self.rests:
             return
         try:
             self._prepare(tables, sources)
         except Exception as error:
-            self._fail(tables, "copying tables", error)
+            self.fail(tables, "copying tables", error)
 
     def copies(
         self, tables: Any, outputs: Sequence[torch.Tensor] | None
     ) -> tuple[torch.Tensor, ...] | None:
         """Return copies of a caller's buffers for ours; `None` if ours will not be called."""
-        if outputs is None or self._stopped or _is_capturing():
+        if outputs is None or self.rests:
             return None
         try:
             return tuple([table.clone() for table in outputs])
         except Exception as error:
-            self._fail(tables, "copying outputs", error)
+            self.fail(tables, "copying outputs", error)
             return None
 
     def _prepare(self, tables: Any, sources: bool) -> None:
@@ -254,13 +265,13 @@ class _Shadow:
         tables: Any,
         name: str,
         call: Callable[[DeferringTables], object],
-        outputs: Sequence[_Pair] = (),
+        outputs: Iterable[_Pair] = (),
         *,
         compares: bool = True,
     ) -> None:
         """Make a call on ours, and compare if nothing waits; stop at a difference or failure."""
-        if self._stopped or _is_capturing():
-            return  # nothing runs, and ours must leave nothing in the graph
+        if self.rests:
+            return
         try:
             call(self.ours)
             if compares and not self.ours.waits:
@@ -268,7 +279,9 @@ class _Shadow:
         except _DifferenceError as difference:
             COUNTS.differences += 1
             step = self.steps - self.steps_left
-            written = self.repro.write(Difference(step, name, *difference.fields))
+            written = "A repro file has calls on block tables alone, so none was written"
+            if name != PREPARES:
+                written = self.repro.write(Difference(step, name, *difference.fields))
             warn_once(
                 f"a difference in shadow mode, in step {step}, after {name}: {difference}. The "
                 "engine goes on with its own block tables, and has used no result of ours. "
@@ -276,9 +289,10 @@ class _Shadow:
             )
             self.stop(tables)
         except Exception as error:
-            self._fail(tables, name, error)
+            self.fail(tables, name, error)
 
-    def _fail(self, tables: Any, name: str, error: Exception) -> None:
+    def fail(self, tables: Any, name: str, error: Exception) -> None:
+        """Stop after a failure of ours, with a warning."""
         COUNTS.failures += 1
         warn_once(
             f"{name} failed in shadow mode ({describe(error)}). The engine goes on with its own "
@@ -290,6 +304,7 @@ class _Shadow:
         """Make the engine's tables ordinary ones of vLLM's class for good."""
         self._stopped = True
         del tables._shadow
+        vars(tables).pop("_inputs", None)
         become(tables, self.theirs, vars(tables))
 
     def finish(self, tables: Any) -> Any:
@@ -302,6 +317,7 @@ class _Shadow:
             spare = object.__new__(self.theirs)
             spare.__dict__ = tables.__dict__
             del tables._shadow
+            vars(tables).pop("_inputs", None)  # ours has its own
             ours.take_over(spare, self.theirs)
             ours.redirect_writes_to_null_block = _redirects(tables)
             for table in spare.block_tables:  # ours has the same, and will write it
@@ -320,7 +336,7 @@ class _Shadow:
         )
         return type(ours)
 
-    def _compare(self, tables: Any, outputs: Sequence[_Pair]) -> None:
+    def _compare(self, tables: Any, outputs: Iterable[_Pair]) -> None:
         """Compare all buffers.
 
         Raises:
@@ -331,13 +347,13 @@ class _Shadow:
             at = tuple(np.argwhere(host[0] != host[1])[0].tolist())
             raise _DifferenceError("num_blocks.np", at, int(host[0][at]), int(host[1][at]))
         counts = self.ours._variant.num_blocks_on_device
-        for name, own, table in (
+        own_tables = (
             *_sources(self.ours, tables),
             *_inputs(self.ours, tables),
             *_slots(self.ours, tables),
             ("num_blocks", counts, tables.num_blocks.gpu),
-            *outputs,
-        ):
+        )
+        for name, own, table in chain(own_tables, outputs):
             if not torch.equal(own, table):
                 place = (own != table).nonzero()[0].tolist()
                 found, expected = int(own[tuple(place)]), int(table[tuple(place)])
@@ -390,5 +406,6 @@ def _redirects(tables: Any) -> bool:
     return found
 
 
-def _is_capturing() -> bool:
+def is_capturing() -> bool:
+    """Return whether the current stream is being captured into a CUDA graph."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

@@ -390,7 +390,7 @@ def test_counters_are_copies(package, monkeypatch):
 def test_the_page_has_all_variables_and_counters():
     page = (KERNELS.parent / "docs" / "vllm-plugin.md").read_text("utf-8")
     variables = {settings.MODE, settings.SHADOW_STEPS, settings.COUNTERS}
-    variables |= {settings.RECORD, settings.RECORD_MB, settings.REPRO}
+    variables |= {settings.RECORD, settings.RECORD_MB, settings.REPRO, settings.INPUTS}
     assert set(re.findall(r"^\| `(BT_\w+)`", page, re.MULTILINE)) == variables
     table = page[page.index("| counter | |") : page.index("A process that is killed")]
     named = re.findall(

@@ -305,7 +305,7 @@ def test_shadow_mode_makes_no_call_of_ours_while_a_graph_is_captured(vllm, monke
     play(both, scheduler, rng, 5)
     before = plugin.counters()["calls"]
     with monkeypatch.context() as patched:
-        patched.setattr(shadowing, "_is_capturing", lambda: True)
+        patched.setattr(shadowing, "is_capturing", lambda: True)
         batch = scheduler.schedule()
         for runner in both:
             drafts(runner.block_tables, batch)
