@@ -9,8 +9,7 @@ DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). `measure` sweeps the 
 `shapes`, and all other stock configs but `quick`, with few rounds a case: 443 cases, 25 minutes on
 one GPU. A shard has a part of the cases; `--resume` continues after an interruption. With
 `--floors` the tables of `one_launch` are called in three calls, as vLLM's are, beside vLLM and the
-one call, in the stock config `layouts`, too. With `--batches` whole batches are prepared, in the
-stock config `batches` of the suite batch_preparation.
+one call, in the stock config `layouts`, too.
 
 `pack` needs no GPU. It writes `samples.npz` with the samples, from which `recompute.py` computes
 the table; `facts.json` with commit, machine, versions and what was not measured; and `headline.md`
@@ -32,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from headline_page import page
-from headline_runs import BATCHES, FLOORS, HEADLINE, Arms, Shard, pieces_of, run_pieces, seconds_of
+from headline_runs import FLOORS, HEADLINE, Arms, Shard, pieces_of, run_pieces, seconds_of
 from measured import Measured
 
 from bt_bench.analysis import Criteria, Matchup, Side, judge
@@ -57,11 +56,10 @@ HERE = Path(__file__).resolve().parent
 # launched their own way.
 METRICS = {
     "host": metric_named("host_us+stage_us"),
-    "call": metric_named("host_us"),
     "gpu": metric_named("gpu_us"),
     "whole": metric_named("stage_us+step_us"),
 }
-PAIRS = ("host", "call", "gpu")
+PAIRS = ("host", "gpu")
 """Quantities that are kept of ours and of vLLM's alone."""
 
 
@@ -102,8 +100,8 @@ def measure(args: argparse.Namespace) -> list[str]:
         "what starting them takes",
         file=sys.stderr,
     )
-    options = ["--kernels", str(HERE / _arms(args).variants), "--device", args.device]
-    options += ["--suite", _arms(args).suite, "--vllm-source", str(args.vllm_source)]
+    options = ["--kernels", str(HERE / "steps"), "--device", args.device]
+    options += ["--vllm-source", str(args.vllm_source)]
     return run_pieces(pieces, args.runs, options, resume=args.resume, limit_s=args.seconds)
 
 
@@ -162,14 +160,13 @@ def packed_of(
     problems: list[str] = []
     sizes: dict[str, dict[str, int]] = {}
     unsupported: list[str] = []
-    metrics = {what: METRICS[what] for what in arms.quantities}
-    verdicts: dict[str, Counter[str]] = {what: Counter() for what in metrics}
+    verdicts: dict[str, Counter[str]] = {what: Counter() for what in METRICS}
     for config in sorted(runs.glob(f"*/{CONFIG_NAME}")):
         results = {each.header.variant.name: each for each in read_compact_run(config.parent)}
         spec = load_config(config)
         headers += [result.header for result in results.values()]
         problems += _problems(config.parent.name, results, spec.variants)
-        for what, found in _judged(results, arms.ours, metrics).items():
+        for what, found in _judged(results, arms.ours).items():
             verdicts[what] += found
         by_name = {
             arm: {case.case: case for case in result.cases} for arm, result in results.items()
@@ -185,9 +182,9 @@ def packed_of(
             if theirs is not None and theirs.status is Status.UNSUPPORTED:
                 unsupported.append(name)
             sizes[name] = _sizes(case)
-            for what, metric in metrics.items():
+            for what in METRICS:
                 kept = [of_arm.get(arm) for arm in (names[:2] if what in PAIRS else names)]
-                _add(samples, f"{name} {what}", metric, kept)
+                _add(samples, f"{name} {what}", METRICS[what], kept)
     if not sizes:
         raise UsageError(f"{runs}: has no results of sweeps; expected what `measure` left there")
     samples["cases"] = np.array([*sizes])
@@ -196,12 +193,12 @@ def packed_of(
         both = (0,) if name in unsupported else (0, 1)
         lacking = [
             f"{what} by {names[arm]}"
-            for what in metrics
+            for what in METRICS
             for arm in both
             if not (samples[f"{name} {what}"][arm] >= 0).any()
         ]
         if lacking:
-            is_empty = len(lacking) == len(metrics) * len(both)
+            is_empty = len(lacking) == len(METRICS) * len(both)
             which = "" if is_empty else f" of {', '.join(lacking)}"
             problems.append(f"{name}: has no samples{which}")
     facts = {
@@ -262,15 +259,13 @@ def _add(
     samples[f"{key} instances"] = instances
 
 
-def _judged(
-    results: Mapping[str, CompactResult], name: str, metrics: Mapping[str, Metric]
-) -> dict[str, Counter[str]]:
+def _judged(results: Mapping[str, CompactResult], name: str) -> dict[str, Counter[str]]:
     """Return what `bt-bench compare` says of ours against vLLM's, by quantity."""
     if not {name, VLLM} <= results.keys():
         return {}
     ours, theirs = (Side(arm, results[arm]) for arm in (name, VLLM))
     found = {}
-    for what, metric in metrics.items():
+    for what, metric in METRICS.items():
         if all(
             case.measured(metric) is None for side in (ours, theirs) for case in side.result.cases
         ):
@@ -287,10 +282,11 @@ def _sizes(case: CaseSpec) -> dict[str, int]:
         return {}
     workload: Any = build_workload(case.parameters)
     sizes = workload.sizes()
-    layout = getattr(workload, "table_layout", None) or workload.layout
-    named = {"requests": "num_reqs", "tokens": "num_tokens", "rows_written": "num_rows_written"}
-    return {"groups": layout.num_groups} | {
-        name: max(sizes[key]) for name, key in named.items() if key in sizes
+    return {
+        "groups": workload.layout.num_groups,
+        "requests": max(sizes["num_reqs"]),
+        "tokens": max(sizes["num_tokens"]),
+        "rows_written": max(sizes["num_rows_written"]),
     }
 
 
@@ -344,25 +340,17 @@ def _parse() -> argparse.Namespace:
     add("--device", choices=("auto", "cuda", "cpu"), default="cuda")
     add("--resume", action="store_true", help="go on with what was begun")
     add("--quick", action="store_true", help="few rounds, to see that it works")
-    _add_arms(commands.choices["measure"])
+    add("--floors", action="store_true", help="the tables in three calls, in layouts, too")
     add = commands.add_parser("pack", help="write samples, facts and page").add_argument
     add("runs", type=Path, help="that `measure` was given")
     add("--out", type=Path, required=True, metavar="DIR")
     add("--cases", type=Path, metavar="FILE", help="that `measure` was given")
-    _add_arms(commands.choices["pack"])
+    add("--floors", action="store_true", help="likewise")
     return parser.parse_args()
 
 
-def _add_arms(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_mutually_exclusive_group().add_argument
-    add("--floors", dest="arms", action="store_const", const=FLOORS,
-        help="the tables in three calls, in layouts, too")  # fmt: skip
-    add("--batches", dest="arms", action="store_const", const=BATCHES,
-        help="the preparation of whole batches")  # fmt: skip
-
-
 def _arms(args: argparse.Namespace) -> Arms:
-    return args.arms or HEADLINE
+    return FLOORS if args.floors else HEADLINE
 
 
 def _shard(text: str) -> Shard:

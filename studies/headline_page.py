@@ -8,17 +8,7 @@ from typing import Any
 
 import numpy as np
 from measured import Measured
-from recompute import (
-    LINES,
-    best,
-    late,
-    line,
-    pair,
-    tail,
-    times_less,
-    times_less_than_best,
-    typical,
-)
+from recompute import LINES, best, line, pair, times_less, times_less_than_best, typical
 
 from bt_bench.analysis import median
 from bt_bench.analysis.compare.estimating import BLOCKS
@@ -40,9 +30,6 @@ KINDS = (
     "rows of hundreds of ids are written",
     "stock models and mixes of production",
     "windows of two traces",
-    "batches of decodes",
-    "batches with drafts",
-    "batches with prefills",
 )
 
 LEAD = "one_launch, staged by a call per request, as vLLM is"
@@ -60,15 +47,13 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
         Section("By kind of case", (_table(KIND_HEAD, kind_rows(samples, facts["sizes"])),)),
     ]
     missing = []
-    for title, (of, what) in LINES.items():
+    for title in LINES:
         values = line(samples, title)
-        if not any(f"{name} {what}" in samples for name in samples["cases"].tolist()):
-            continue
         rows = [_worst(samples, title, case, value) for case, value in reversed(values.items())]
         heading = f"{title}: the worst {min(SHOWN, len(rows))} of {len(rows)}"
         sections.append(Section(heading, (_table(WORST_HEAD, rows[:SHOWN], 2),)))
         lacking = {*samples["cases"].tolist()} - values.keys() - unsupported
-        why = "fewer than 100 samples" if of in (tail, late) else "too few rounds or instances"
+        why = "fewer than 100 samples" if title is TAIL else "too few rounds or instances"
         if lacking:
             names = ", ".join(sorted(lacking)[:SHOWN]) + " and others" * (len(lacking) > SHOWN)
             missing.append(f"{title}: {len(lacking)} cases have {why}: {names}.")
@@ -96,6 +81,7 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
     return Document(f"{len(samples['cases'])} cases beside vLLM", lead, tuple(sections))
 
 
+TAIL = [*LINES][-1]
 HEAD = ("", "best", "median", "worst", "worst case", "cases")
 KIND_HEAD = (
     *("cases", "number", "host + stage, µs", "times less than vLLM"),
@@ -139,10 +125,7 @@ def kind_rows(samples: Samples, sizes: Mapping[str, Mapping[str, int]]) -> Rows:
 def _kind_of(name: str, sizes: Mapping[str, int]) -> str:
     """Classify a case by its config or by its writes, since little else affects times as much."""
     config, _, case = name.partition("/")
-    if config == "batches" and not case.startswith("azure_"):
-        drafts, prefills = "drafts" in case, case.startswith(("prefill", "mixed"))
-        return KINDS[8 if prefills else 7 if drafts else 6]
-    if case.startswith("azure_") or config.startswith("azure_") or not sizes:
+    if config.startswith("azure_") or not sizes:
         return KINDS[5]
     if config in ("production", "layouts"):
         return KINDS[4]
@@ -171,9 +154,7 @@ def _worst(samples: Samples, title: str, name: str, value: float) -> list[str]:
     key = f"{name} {what}"
     other = best(samples, key) if of is times_less_than_best else 1
     ours, theirs = (format_number(float(typical(samples, key, arm))) for arm in (0, other))
-    if of is late:
-        return [name, ABSENT, ours, ABSENT, three_digits(value), ABSENT]
-    ends = ABSENT if of is tail else _interval(samples, key, other)
+    ends = ABSENT if title is TAIL else _interval(samples, key, other)
     return [name, str(samples["arms"][other]), ours, theirs, three_digits(value), ends]
 
 

@@ -25,7 +25,6 @@ from bt_bench.config import dump_config, load_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.results import CONFIG_NAME, read_compact_run, write_run_file
 from bt_bench.results.files.folders import RunFolder
-from bt_bench.suites.batch_preparation import operations as batch_ops
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.vllm.source import VLLM
 
@@ -45,22 +44,12 @@ class Arms:
         others: variants beside it and vLLM's; empty: all that the configs name, but `one_launch`.
         configs: stock configs whose cases are measured.
         lead: what ours is, as a clause.
-        suite: the suite of the configs.
-        operation: what is measured.
-        variants: the folder beside this file that has ours.
-        quantities: what is kept, of those in `METRICS` of `headline.py`.
-        plan: overrides of the plan beyond `BRIEF`.
     """
 
     ours: str
     others: tuple[str, ...]
     configs: tuple[str, ...]
     lead: str
-    suite: str = "block_tables"
-    operation: str = ops.STEP.name
-    variants: str = "steps"
-    quantities: tuple[str, ...] = ("host", "gpu", "whole")
-    plan: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -80,17 +69,6 @@ FLOORS = Arms(
     (*CONFIGS, "layouts"),
     "one_launch, called as vLLM calls its class: staged by a call per request, then apply, gather "
     "and slots",
-)
-BATCHES = Arms(
-    OURS,
-    ("separate", "staged_copy", "fused_inputs"),
-    ("batches",),
-    "one_launch of whole batches, staged by a call per request, as vLLM is",
-    suite="batch_preparation",
-    operation=batch_ops.PREPARE.name,
-    variants="batches",
-    quantities=("host", "call", "gpu", "whole"),
-    plan=("plan.case_seconds=5",),
 )
 
 # As in shapes.yaml: every case gets only a few hundred rounds of one launch path.
@@ -213,16 +191,14 @@ def pieces_of(
 
 def _pieces(name: str, chosen: Collection[str] | None, quick: bool, arms: Arms) -> Iterator[Piece]:
     """Yield a config's cases, those that need more time apart."""
-    spec = load_config(name, suite=arms.suite)
+    spec = load_config(name)
     windows = any(case.parameters.workload == "trace" for case in spec.cases)
     overrides = [*BRIEF]
     overrides += WINDOWS if windows else ()
-    overrides += arms.plan
     overrides += QUICK if quick else ()
     overrides += QUICK_WINDOWS if quick and windows else ()
     for suffix, more in (("", ()), ("-slow", () if quick else (SLOW_SECONDS,))):
-        given = {"operations": [arms.operation], "suite": arms.suite}
-        spec = load_config(name, overrides=[*overrides, *more], **given)
+        spec = load_config(name, overrides=[*overrides, *more], operations=[ops.STEP])
         shipped = (each for each in spec.variants if each in HEADLINE.others)
         others = shipped if arms is HEADLINE else arms.others
         cases = [

@@ -2,11 +2,10 @@
 
     python studies/recompute.py reports/headline/all/samples.npz
 
-For each case and quantity ("host": host + stage, "call": host without staging, "gpu", "whole":
-stage to synchronize; not all files have all) there are ns by arm, round and step; -1 where an arm
-was not measured. Arm 0 is ours, arm 1 is vLLM's, the others are the other shipped variants. A ratio
-needs rounds of three instances (sets of buffers). Steps in which neither arm launches anything are
-left out.
+For each case and quantity ("host": host + stage, "gpu", "whole": stage to synchronize) the file has
+ns by arm, round and step; -1 where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
+others are the other shipped variants. A ratio needs rounds of three instances (sets of buffers).
+Steps in which neither arm launches anything are left out.
 """
 
 import sys
@@ -54,40 +53,26 @@ def tail(data, key):
     return late[0] / late[1]
 
 
-def late(data, key):
-    """Return p99 - p50 of arm 0 in µs, the median over steps; `None` for fewer than 100 rounds."""
-    ours = data[key][0]
-    ours = ours[(ours >= 0).all(axis=1)] / 1000
-    return (
-        None if len(ours) < 100 else np.median(np.subtract(*np.percentile(ours, (99, 50), axis=0)))
-    )
-
-
 LINES = {
     "host + stage: times less than vLLM": (times_less, "host"),
-    "host without staging: times less than vLLM": (times_less, "call"),
     "GPU: times less than vLLM": (times_less, "gpu"),
     "stage to synchronize: times less than vLLM": (times_less, "whole"),
     "stage to synchronize: times less than the best other variant": (times_less_than_best, "whole"),
     "host + stage: p99 over median, over that of vLLM": (tail, "host"),
-    "host without staging: p99 - p50, µs": (late, "call"),
 }
 
 
 def line(data, title):
     """Return the values of a line of the table by case, from the best to the worst."""
     of, what = LINES[title]
-    keys = {case: f"{case} {what}" for case in data["cases"].tolist()}
-    found = {case: of(data, key) for case, key in keys.items() if key in data}
+    found = {case: of(data, f"{case} {what}") for case in data["cases"].tolist()}
     known = ((case, float(value)) for case, value in found.items() if value is not None)
-    return dict(sorted(known, key=lambda item: item[1], reverse=of not in (tail, late)))
+    return dict(sorted(known, key=lambda item: item[1], reverse=of is not tail))
 
 
 if __name__ == "__main__":
     for title in LINES:
         values = line(np.load(sys.argv[1]), title)
-        if not values:
-            continue
         cases, found = [*values], [*values.values()]
         shown = f"best {found[0]:.3g}, median {np.median(found):.3g}, worst {found[-1]:.3g}"
         print(f"{title}: {shown} ({cases[-1]}), {len(cases)} cases")

@@ -6,7 +6,6 @@ import importlib
 import json
 import math
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,10 +68,10 @@ def study():
         patch.setattr(
             made.headline_runs,
             "load_config",
-            lambda where, overrides=(), operations=None, suite=None: (
+            lambda where, overrides=(), operations=None: (
                 load(where, overrides=overrides, operations=operations)
                 if isinstance(where, Path)
-                else stock(where, tuple(overrides), operations and tuple(operations), suite)
+                else stock(where, tuple(overrides), operations and tuple(operations))
             ),
         )
         yield made
@@ -80,9 +79,9 @@ def study():
         del sys.modules[name]
 
 
-def load_stock(name, overrides, operations, suite):
+def load_stock(name, overrides, operations):
     """Loads a stock config, whose hundreds of cases take half a second, once for all tests."""
-    return load_config(name, overrides=overrides, operations=operations, suite=suite)
+    return load_config(name, overrides=overrides, operations=operations)
 
 
 def samples(us: float, arm: str) -> list[list[float]]:
@@ -141,40 +140,16 @@ def spec(tmp_path):
 # Packing
 
 
-def of_all(study):
-    """The arms of block tables, with all quantities that any arms have."""
-    return replace(study.headline_runs.HEADLINE, quantities=tuple(study.headline.METRICS))
-
-
-def test_lines_without_samples_are_left_out(study, written, tmp_path):
-    packed = study.headline.packed_of(written(), EXPECTED)
-    shown = render_document(study.headline_page.page(packed.samples, packed.facts))
-    assert "without staging" not in shown
-    packed = study.headline.packed_of(tmp_path / "runs", EXPECTED, of_all(study))
-    shown = render_document(study.headline_page.page(packed.samples, packed.facts))
-    assert "host without staging: p99 - p50" in shown
-
-
-def test_how_late_a_call_is_at_times(study):
-    """In each step one round of a hundred takes 9 µs more, and the second step takes longer."""
-    ours = np.full((1, 200, 3), 1000) + np.array([0, 5000, 0])
-    ours[0, ::50] += 9000
-    assert study.recompute.late({"a": ours}, "a") == pytest.approx(9)
-    assert study.recompute.late({"a": ours[:, :99]}, "a") is None
-
-
 def test_ratios_are_those_of_the_samples(study, written):
-    packed = study.headline.packed_of(written(), EXPECTED, of_all(study))
+    packed = study.headline.packed_of(written(), EXPECTED)
     lines = [study.recompute.line(packed.samples, title) for title in study.recompute.LINES]
-    # Of baseline and fused, fused takes less.
-    wanted = (15, 148 / 8, 4, 162 / 16, 2, None, None)
+    wanted = (15, 4, 162 / 16, 2, None)  # of baseline and fused, fused takes less
     for found, value in zip(lines, wanted, strict=True):
         assert set(found) == {f"made/{case}" for case in CASES}
         if value is not None:
             assert list(found.values()) == pytest.approx([value] * 3, rel=0.01)
     assert packed.facts["verdicts"] == {
         "host": {"FASTER": 3},
-        "call": {"FASTER": 3},
         "gpu": {"FASTER": 3},
         "whole": {"FASTER": 3},
     }
@@ -187,7 +162,7 @@ def test_ratios_are_those_of_compare(study, written):
     from bt_bench.results import read_compact
 
     runs = written()
-    packed = study.headline.packed_of(runs, EXPECTED, of_all(study))
+    packed = study.headline.packed_of(runs, EXPECTED)
     sides = [
         Side(arm, read_compact(runs / "made" / f"{arm}.json"))
         for arm in ("vllm", "one_launch_each")
@@ -336,18 +311,6 @@ def test_another_sample_is_found(study, written):
 
 
 # Sweeps
-
-
-def test_batches_have_the_whole_preparation_of_all_cases(study):
-    runs = study.headline_runs
-    shards = [runs.pieces_of(shard=runs.Shard(i, 3), arms=runs.BATCHES) for i in (1, 2, 3)]
-    specs = [piece.spec for pieces in shards for piece in pieces]
-    known = load_config("batches", suite="batch_preparation")
-    names = [case.name for spec in specs for case in spec.cases]
-    assert sorted(names) == sorted(case.name for case in known.cases)
-    assert {tuple(spec.variants) for spec in specs} == {(*runs.BATCHES.others, runs.OURS, "vllm")}
-    assert all(spec.operations[0].name == "prepare" for spec in specs)
-    assert (ROOT / "studies" / runs.BATCHES.variants / f"{runs.OURS}.py").is_file()
 
 
 @pytest.mark.parametrize("count", [1, 7])
