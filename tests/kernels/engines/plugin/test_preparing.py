@@ -446,7 +446,7 @@ def test_an_error_of_the_wrapper_leaves_the_tables_ours(engines, monkeypatch, ca
     assert "batches are not prepared (RuntimeError: planted)" in caplog.text
 
 
-def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch):
+def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch, caplog):
     with plugged("on", 1, **INPUTS):
         workload, *both = engines()
         kind = type(both[0].input_buffers)
@@ -462,6 +462,7 @@ def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch):
         ((reason, count),) = plugin.counters()["fallbacks"].items()
     assert count == 1
     assert reason.startswith("positions is ((64,), torch.int32")
+    assert f"batches are not prepared: {reason}. The engine does that" in caplog.text
 
 
 def test_methods_are_as_before_once_the_plugin_is_out(module):
@@ -502,7 +503,7 @@ def test_another_file_or_release_is_refused(module, monkeypatch, caplog, digest,
 
 def test_the_page_has_all_reasons():
     page = (DOCS / "vllm-plugin.md").read_text("utf-8")
-    table = page[page.index("| reason | |") : page.index("| others |")]
+    table = page[page.index("| reason | |") : page.index("| others, ")]
     reasons = {
         value
         for name, value in vars(preparing).items()
