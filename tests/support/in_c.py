@@ -8,6 +8,7 @@ import torch
 
 from bt_kernels import native, one_launch
 from bt_kernels.device_code import one_launch_carrying_kernel
+from bt_kernels.one_launch.carrying import IN_HOST_MEMORY
 from bt_kernels.one_launch.native_step import make_step
 
 CPU_IN_DLPACK = 1
@@ -34,6 +35,39 @@ def interpreted_step(tables, carrying):
                     launch = _launch_of(carrying, binary)
                     step.add(number, kind, has_options, is_aligned, launch)
     return step
+
+
+def batches_in_c(base):
+    """Return a class of inputs whose batches are prepared in C, beside tables whose steps are.
+
+    Attributes:
+        by_python: batches that C has left to Python.
+    """
+
+    class InC(base):
+        by_python = 0
+
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._call_in_c(native.load("launcher"), CPU_IN_DLPACK, None)
+            self._beside = self.tables._quick
+            carried = self._carried
+            for binary in carried.binaries(aligned=self.tables.rows_are_aligned):
+                carried._add(binary, _launch_of_batches(self.tables, carried, binary))
+
+        def _take(self, *args):
+            self.by_python += 1
+            return super()._take(*args)
+
+    return InC
+
+
+def _launch_of_batches(tables, carried, binary):
+    def launch(num_programs, leading):
+        memory = tables._ring.current if binary.kind in IN_HOST_MEMORY else None
+        carried._launch(binary, (num_programs, 1, 1), leading[4:-1], memory)
+
+    return launch
 
 
 PARTS = (one_launch.GATHER, one_launch.SLOTS, one_launch.GATHER_SLOTS)

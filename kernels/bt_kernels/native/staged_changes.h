@@ -205,7 +205,7 @@ __attribute__((noinline)) static int stage_plain(
     Py_ssize_t num_groups = self->num_groups, num_rows = self->max_num_reqs;
     int overwrites = overwrite == Py_True;
     int32_t row;
-    Items lists, ids;
+    Items lists, ids = {NULL, 0};
     if (!small_int(req_index, &row) || row < 0 || row >= num_rows ||
         !items_of(block_ids, &lists) || lists.length != num_groups ||
         (!overwrites && overwrite != Py_False) || !has_room_for(self, num_groups))

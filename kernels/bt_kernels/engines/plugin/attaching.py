@@ -12,7 +12,7 @@ from typing import Any
 from bt_kernels.engines.plugin.comparing import BatchComparer
 from bt_kernels.engines.plugin.counting import COUNTS
 from bt_kernels.engines.plugin.deferring import DeferringTables
-from bt_kernels.engines.plugin.messages import LOGGER
+from bt_kernels.engines.plugin.messages import LOGGER, warn_once
 from bt_kernels.engines.plugin.preparing import BatchPreparer, UnpreparedError
 
 _Method = Callable[..., Any]
@@ -57,7 +57,7 @@ def attach(runner: Any, module: Any) -> bool:
             tables._inputs = BatchComparer(BatchPreparer(runner, ours, module, apart=True))
         LOGGER.info("bt_kernels: batches are prepared by one launch")
     except (UnpreparedError, ValueError) as error:
-        LOGGER.info("bt_kernels: the engine prepares its batches by its own code: %s", error)
+        warn_once(f"batches are not prepared: {error}. The engine does that by its own code")
         found = UnpreparedBatches(str(error))
         if shadow is not None:
             tables._inputs = found

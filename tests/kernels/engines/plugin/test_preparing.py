@@ -18,6 +18,7 @@ import pytest
 import torch
 from engine_steps.batch_session import OUTPUTS, BatchSession, batch_package
 from engine_steps.session import FAILS, PLANTED, REMOVED, plugged
+from support.in_c import batches_in_c, is_possible
 from support.plugin_steps import WHEELS
 from support.vllm_batches import BatchStep, envs
 from support.vllm_readers import READERS
@@ -109,6 +110,25 @@ def test_batches_are_as_vllms(either, device, mode, seed):
     session = played(either, device, seed, mode=mode, event="", shadow_steps=4)
     assert session.seen["counter: prepared"] > 2
     assert not session.seen[f"fallback: {preparing.FAILED}"]
+
+
+@pytest.mark.skipif(not is_possible(), reason="no compiler, or a torch without C's exchange")
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_batches_in_c_are_as_vllms(either, device, monkeypatch, mode):
+    made = []
+
+    class InC(batches_in_c(preparing.BatchInputs)):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(preparing, "BatchInputs", InC)
+    session = played(either, device, 8, mode=mode, event="", shadow_steps=4)
+    assert session.seen["counter: prepared"] > 2
+    # In shadow mode the second one compares; the first one has other tables when it serves, whose
+    # steps in C it finds on a GPU alone.
+    assert len(made) == (2 if mode == "shadow" else 1)
+    assert made[-1].by_python == 0
 
 
 @pytest.mark.slow
@@ -426,7 +446,7 @@ def test_an_error_of_the_wrapper_leaves_the_tables_ours(engines, monkeypatch, ca
     assert "batches are not prepared (RuntimeError: planted)" in caplog.text
 
 
-def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch):
+def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch, caplog):
     with plugged("on", 1, **INPUTS):
         workload, *both = engines()
         kind = type(both[0].input_buffers)
@@ -442,6 +462,7 @@ def test_a_tensor_that_ours_cannot_read_is_named(engines, monkeypatch):
         ((reason, count),) = plugin.counters()["fallbacks"].items()
     assert count == 1
     assert reason.startswith("positions is ((64,), torch.int32")
+    assert f"batches are not prepared: {reason}. The engine does that" in caplog.text
 
 
 def test_methods_are_as_before_once_the_plugin_is_out(module):
@@ -482,7 +503,7 @@ def test_another_file_or_release_is_refused(module, monkeypatch, caplog, digest,
 
 def test_the_page_has_all_reasons():
     page = (DOCS / "vllm-plugin.md").read_text("utf-8")
-    table = page[page.index("| reason | |") : page.index("| others |")]
+    table = page[page.index("| reason | |") : page.index("| others, ")]
     reasons = {
         value
         for name, value in vars(preparing).items()
