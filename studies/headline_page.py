@@ -47,6 +47,8 @@ KINDS = (
     "prefills, and mixes of them with decodes",
 )
 
+MIXED = KINDS[-1]
+
 LEAD = "one_launch, staged by a call per request, as vLLM is"
 """Describe ours for `facts.json` files that have no such text."""
 
@@ -129,18 +131,22 @@ def headline_rows(samples: Samples) -> Rows:
 
 def kind_rows(samples: Samples, sizes: Mapping[str, Mapping[str, int]]) -> Rows:
     """Return the ranges of times and of ratios to vLLM, by kind of case."""
-    kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for name in samples["cases"].tolist():
-        kinds[_kind_of(name, sizes[name])].append(name)
     return [
         [
             kind,
             str(len(names)),
             *(cell for what in ("host", "gpu") for cell in _ranges(samples, what, names)),
         ]
-        for kind, names in kinds.items()
-        if names
+        for kind, names in kinds_of(samples, sizes).items()
     ]
+
+
+def kinds_of(samples: Samples, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """Return the names of the cases by kind, of kinds that have any."""
+    kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for name in samples["cases"].tolist():
+        kinds[_kind_of(name, sizes[name])].append(name)
+    return {kind: names for kind, names in kinds.items() if names}
 
 
 def _kind_of(name: str, sizes: Mapping[str, int]) -> str:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from batch_worth import HEAD as WORTH_HEAD
+from batch_worth import rows as worth_rows
 from common import ROOT
 from headline_page import HEAD, KIND_HEAD, headline_rows, kind_rows
 from measured import Measured
@@ -32,7 +34,11 @@ from bt_bench.results import CONFIG_NAME, read_compact_run
 
 REPORTS = ROOT / "reports"
 PAGES = tuple(
-    ROOT / page for page in ("README.md", "docs/how-fast.md", "docs/one-launch.md", "docs/vllm.md")
+    ROOT / page
+    for page in (
+        *("README.md", "docs/how-fast.md", "docs/one-launch.md", "docs/vllm.md"),
+        "docs/batch-preparation.md",
+    )
 )
 _BLOCK = re.compile(r"<!-- figures: (?P<name>.*?) -->\n(?P<text>.*?)<!-- end of figures -->", re.S)
 _FOOTNOTE = re.compile(r"[¹²³⁴⁵⁶⁷⁸⁹⁰]$")
@@ -79,6 +85,11 @@ def _all_cases(folders: Sequence[Path]) -> str:
 def _kinds(folders: Sequence[Path]) -> str:
     samples, facts = _packed(folders[0])
     return _table(KIND_HEAD, kind_rows(samples, facts["sizes"]), folders)
+
+
+def _worth(folders: Sequence[Path]) -> str:
+    samples, facts = _packed(folders[0])
+    return _table(WORTH_HEAD, worth_rows(samples, facts["sizes"]), folders)
 
 
 def _machines(folders: Sequence[Path]) -> str:
@@ -184,6 +195,9 @@ FIGURES: Mapping[str, Figures] = {
     "machines": Figures(HEADLINES, _machines, _HEADLINE_AGAIN),
     "three calls": Figures(_FLOORS, _all_cases, f"{_HEADLINE_AGAIN}, with --floors"),
     "three calls by kind": Figures(_FLOORS, _kinds, f"{_HEADLINE_AGAIN}, with --floors"),
+    "what batches save": Figures(
+        ("headline/batches",), _worth, f"{_HEADLINE_AGAIN}, with --batches"
+    ),
     "cases by kind": Figures(HEADLINES[:1], _kinds, _HEADLINE_AGAIN),
     "a whole step by events": Figures(
         _ORIGIN,

@@ -102,5 +102,7 @@ if __name__ == "__main__":
     for title in lines_of(data):
         values = line(data, title)
         cases, found = [*values], [*values.values()]
+        if not found:
+            continue
         shown = f"best {found[0]:.3g}, median {np.median(found):.3g}, worst {found[-1]:.3g}"
         print(f"{title}: {shown} ({cases[-1]}), {len(cases)} cases")
