@@ -3,13 +3,15 @@
     python studies/headline.py measure --vllm-source DIR --runs runs
     python studies/headline.py measure --vllm-source DIR --runs runs --cases studies/hundred.txt
     python studies/headline.py measure --vllm-source DIR --runs runs --floors
-    python studies/headline.py pack runs --out reports/headline/NAME
+    python studies/headline.py measure --vllm-source DIR --runs runs --batches
+    python studies/headline.py pack runs --out reports/headline/NAME  # --cases, --batches: again
 
 DIR holds an unpacked wheel of vLLM 0.33.0 (docs/vllm.md). `measure` sweeps the stock config
 `shapes`, and all other stock configs but `quick`, with few rounds a case: 443 cases, 25 minutes on
 one GPU. A shard has a part of the cases; `--resume` continues after an interruption. With
 `--floors` the tables of `one_launch` are called in three calls, as vLLM's are, beside vLLM and the
-one call, in the stock config `layouts`, too.
+one call, in the stock config `layouts`, too. With `--batches` the preparation of whole batches is
+compared, in the stock config `batches`.
 
 `pack` needs no GPU. It writes `samples.npz` with the samples, from which `recompute.py` computes
 the table; `facts.json` with commit, machine, versions and what was not measured; and `headline.md`
@@ -31,7 +33,16 @@ from typing import Any
 
 import numpy as np
 from headline_page import page
-from headline_runs import FLOORS, HEADLINE, Arms, Shard, pieces_of, run_pieces, seconds_of
+from headline_runs import (
+    BATCHES,
+    FLOORS,
+    HEADLINE,
+    Arms,
+    Shard,
+    pieces_of,
+    run_pieces,
+    seconds_of,
+)
 from measured import Measured
 
 from bt_bench.analysis import Criteria, Matchup, Side, judge
@@ -46,20 +57,12 @@ from bt_bench.results import (
     CompactResult,
     Metric,
     Status,
-    metric_named,
     read_compact_run,
 )
 from bt_bench.suites.block_tables.vllm.source import VLLM
 
 HERE = Path(__file__).resolve().parent
-# Launched by Triton's call, since all arms take part in its rounds; steps that carry writes are
-# launched their own way.
-METRICS = {
-    "host": metric_named("host_us+stage_us"),
-    "gpu": metric_named("gpu_us"),
-    "whole": metric_named("stage_us+step_us"),
-}
-PAIRS = ("host", "gpu")
+PAIRS = ("host", "call", "gpu")
 """Quantities that are kept of ours and of vLLM's alone."""
 
 
@@ -92,15 +95,15 @@ def measure(args: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: for sweeps that cannot be run.
     """
-    chosen = _chosen(args.cases)
-    pieces = pieces_of(chosen, args.shard, quick=args.quick, arms=_arms(args))
+    chosen, arms = _chosen(args.cases), _arms(args)
+    pieces = pieces_of(chosen, args.shard, quick=args.quick, arms=arms)
     cases = sum(len(piece.spec.cases) for piece in pieces)
     print(
         f"headline: {cases} cases in {len(pieces)} sweeps, about {seconds_of(pieces):.0f} s and "
         "what starting them takes",
         file=sys.stderr,
     )
-    options = ["--kernels", str(HERE / "steps"), "--device", args.device]
+    options = ["--kernels", str(HERE / arms.folder), "--device", args.device]
     options += ["--vllm-source", str(args.vllm_source)]
     return run_pieces(pieces, args.runs, options, resume=args.resume, limit_s=args.seconds)
 
@@ -160,13 +163,13 @@ def packed_of(
     problems: list[str] = []
     sizes: dict[str, dict[str, int]] = {}
     unsupported: list[str] = []
-    verdicts: dict[str, Counter[str]] = {what: Counter() for what in METRICS}
+    verdicts: dict[str, Counter[str]] = {what: Counter() for what in arms.metrics}
     for config in sorted(runs.glob(f"*/{CONFIG_NAME}")):
         results = {each.header.variant.name: each for each in read_compact_run(config.parent)}
         spec = load_config(config)
         headers += [result.header for result in results.values()]
         problems += _problems(config.parent.name, results, spec.variants)
-        for what, found in _judged(results, arms.ours).items():
+        for what, found in _judged(results, arms).items():
             verdicts[what] += found
         by_name = {
             arm: {case.case: case for case in result.cases} for arm, result in results.items()
@@ -182,9 +185,9 @@ def packed_of(
             if theirs is not None and theirs.status is Status.UNSUPPORTED:
                 unsupported.append(name)
             sizes[name] = _sizes(case)
-            for what in METRICS:
+            for what, metric in arms.metrics.items():
                 kept = [of_arm.get(arm) for arm in (names[:2] if what in PAIRS else names)]
-                _add(samples, f"{name} {what}", METRICS[what], kept)
+                _add(samples, f"{name} {what}", metric, kept)
     if not sizes:
         raise UsageError(f"{runs}: has no results of sweeps; expected what `measure` left there")
     samples["cases"] = np.array([*sizes])
@@ -193,12 +196,12 @@ def packed_of(
         both = (0,) if name in unsupported else (0, 1)
         lacking = [
             f"{what} by {names[arm]}"
-            for what in METRICS
+            for what in arms.metrics
             for arm in both
             if not (samples[f"{name} {what}"][arm] >= 0).any()
         ]
         if lacking:
-            is_empty = len(lacking) == len(METRICS) * len(both)
+            is_empty = len(lacking) == len(arms.metrics) * len(both)
             which = "" if is_empty else f" of {', '.join(lacking)}"
             problems.append(f"{name}: has no samples{which}")
     facts = {
@@ -259,13 +262,13 @@ def _add(
     samples[f"{key} instances"] = instances
 
 
-def _judged(results: Mapping[str, CompactResult], name: str) -> dict[str, Counter[str]]:
+def _judged(results: Mapping[str, CompactResult], arms: Arms) -> dict[str, Counter[str]]:
     """Return what `bt-bench compare` says of ours against vLLM's, by quantity."""
-    if not {name, VLLM} <= results.keys():
+    if not {arms.ours, VLLM} <= results.keys():
         return {}
-    ours, theirs = (Side(arm, results[arm]) for arm in (name, VLLM))
+    ours, theirs = (Side(arm, results[arm]) for arm in (arms.ours, VLLM))
     found = {}
-    for what, metric in METRICS.items():
+    for what, metric in arms.metrics.items():
         if all(
             case.measured(metric) is None for side in (ours, theirs) for case in side.result.cases
         ):
@@ -282,12 +285,15 @@ def _sizes(case: CaseSpec) -> dict[str, int]:
         return {}
     workload: Any = build_workload(case.parameters)
     sizes = workload.sizes()
-    return {
-        "groups": workload.layout.num_groups,
+    layout = getattr(workload, "table_layout", None) or workload.layout
+    found = {
+        "groups": layout.num_groups,
         "requests": max(sizes["num_reqs"]),
         "tokens": max(sizes["num_tokens"]),
-        "rows_written": max(sizes["num_rows_written"]),
     }
+    if "num_rows_written" in sizes:  # batches do not tell
+        found["rows_written"] = max(sizes["num_rows_written"])
+    return found
 
 
 def _machine(env: Any) -> str:
@@ -340,17 +346,23 @@ def _parse() -> argparse.Namespace:
     add("--device", choices=("auto", "cuda", "cpu"), default="cuda")
     add("--resume", action="store_true", help="go on with what was begun")
     add("--quick", action="store_true", help="few rounds, to see that it works")
-    add("--floors", action="store_true", help="the tables in three calls, in layouts, too")
     add = commands.add_parser("pack", help="write samples, facts and page").add_argument
     add("runs", type=Path, help="that `measure` was given")
     add("--out", type=Path, required=True, metavar="DIR")
     add("--cases", type=Path, metavar="FILE", help="that `measure` was given")
-    add("--floors", action="store_true", help="likewise")
+    for command in commands.choices.values():
+        _add_comparisons(command)
     return parser.parse_args()
 
 
+def _add_comparisons(command: argparse.ArgumentParser) -> None:
+    add = command.add_mutually_exclusive_group().add_argument
+    add("--floors", action="store_true", help="the tables in three calls, in layouts, too")
+    add("--batches", action="store_true", help="the preparation of batches, in their config")
+
+
 def _arms(args: argparse.Namespace) -> Arms:
-    return FLOORS if args.floors else HEADLINE
+    return BATCHES if args.batches else FLOORS if args.floors else HEADLINE
 
 
 def _shard(text: str) -> Shard:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from measured import Measured
-from recompute import LINES, best, line, pair, times_less, times_less_than_best, typical
+from recompute import (
+    LINES,
+    best,
+    line,
+    lines_of,
+    pair,
+    spread,
+    tail,
+    times_less,
+    times_less_than_best,
+    times_less_than_separate,
+    typical,
+)
 
 from bt_bench.analysis import median
 from bt_bench.analysis.compare.estimating import BLOCKS
@@ -30,6 +42,9 @@ KINDS = (
     "rows of hundreds of ids are written",
     "stock models and mixes of production",
     "windows of two traces",
+    "decodes",
+    "decodes with drafts",
+    "prefills, and mixes of them with decodes",
 )
 
 LEAD = "one_launch, staged by a call per request, as vLLM is"
@@ -47,19 +62,21 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
         Section("By kind of case", (_table(KIND_HEAD, kind_rows(samples, facts["sizes"])),)),
     ]
     missing = []
-    for title in LINES:
+    for title in lines_of(samples):
         values = line(samples, title)
         rows = [_worst(samples, title, case, value) for case, value in reversed(values.items())]
         heading = f"{title}: the worst {min(SHOWN, len(rows))} of {len(rows)}"
         sections.append(Section(heading, (_table(WORST_HEAD, rows[:SHOWN], 2),)))
         lacking = {*samples["cases"].tolist()} - values.keys() - unsupported
-        why = "fewer than 100 samples" if title is TAIL else "too few rounds or instances"
+        few = LINES[title][0] in OF_MANY
+        why = "fewer than 100 samples" if few else "too few rounds or instances"
         if lacking:
             names = ", ".join(sorted(lacking)[:SHOWN]) + " and others" * (len(lacking) > SHOWN)
             missing.append(f"{title}: {len(lacking)} cases have {why}: {names}.")
     known = [
         f"{len(unsupported)} cases are not possible with vLLM.",
         *missing,
+        *_against_separate(samples),
         *(
             f"bt-bench compare says of {what}, sweep by sweep: "
             + ", ".join(f"{count} {verdict}" for verdict, count in found.items())
@@ -81,7 +98,11 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
     return Document(f"{len(samples['cases'])} cases beside vLLM", lead, tuple(sections))
 
 
-TAIL = [*LINES][-1]
+OF_MANY = (tail, spread)
+"""What needs many samples, and has no interval."""
+SEPARATE = [*LINES][-1]
+SMALL = 1.05
+"""The ratio that an interval is said to tell from 1, if no other is nearer."""
 HEAD = ("", "best", "median", "worst", "worst case", "cases")
 KIND_HEAD = (
     *("cases", "number", "host + stage, µs", "times less than vLLM"),
@@ -98,7 +119,7 @@ def three_digits(value: float) -> str:
 def headline_rows(samples: Samples) -> Rows:
     """Return best, median, worst, worst case and number of cases of each line."""
     rows = []
-    for title in LINES:
+    for title in lines_of(samples):
         if values := [*line(samples, title).items()]:
             middle = median([value for _, value in values])
             figures = (three_digits(value) for value in (values[0][1], middle, values[-1][1]))
@@ -129,6 +150,8 @@ def _kind_of(name: str, sizes: Mapping[str, int]) -> str:
         return KINDS[5]
     if config in ("production", "layouts"):
         return KINDS[4]
+    if config == "batches":
+        return KINDS[{"decode": 6, "drafts": 7}.get(case.split("_")[0].rstrip("0123456789"), 8)]
     if case.endswith("_long"):
         return KINDS[3]
     return KINDS[0 if not sizes["rows_written"] else 1 if sizes["rows_written"] <= FEW_ROWS else 2]
@@ -152,23 +175,54 @@ def _worst(samples: Samples, title: str, name: str, value: float) -> list[str]:
     """Return the cells of a case in the table of a line."""
     of, what = LINES[title]
     key = f"{name} {what}"
-    other = best(samples, key) if of is times_less_than_best else 1
+    other = 1
+    if of is times_less_than_best:
+        other = best(samples, key)
+    elif of is times_less_than_separate:
+        other = _separate(samples)
     ours, theirs = (format_number(float(typical(samples, key, arm))) for arm in (0, other))
-    ends = ABSENT if title is TAIL else _interval(samples, key, other)
+    ends = ABSENT if of in OF_MANY else _interval(samples, key, other)
     return [name, str(samples["arms"][other]), ours, theirs, three_digits(value), ends]
 
 
+def _separate(samples: Samples) -> int:
+    arms: list[str] = samples["arms"].tolist()
+    return arms.index("separate")
+
+
+def _against_separate(samples: Samples) -> Iterator[str]:
+    """Yield in how many cases ours is slower than `separate`, if that was measured."""
+    if SEPARATE not in lines_of(samples):
+        return
+    _, what = LINES[SEPARATE]
+    keys = [f"{case} {what}" for case in line(samples, SEPARATE)]
+    found = [_ends(samples, key, _separate(samples)) for key in keys]
+    known = [ends for ends in found if ends is not None]
+    narrow = sum(high / low <= SMALL**2 for low, high in known)
+    yield (
+        f"{SEPARATE}: the interval is below 1, which says that ours is slower, in "
+        f"{sum(high < 1 for _, high in known)} of {len(known)} cases; {narrow} have rounds enough "
+        f"to have shown {100 * (SMALL - 1):.0f} %, since half of their interval is shorter."
+    )
+
+
 def _interval(samples: Samples, key: str, arm: int) -> str:
+    """Return the interval of a ratio as text."""
+    ends = _ends(samples, key, arm)
+    return ABSENT if ends is None else " to ".join(map(three_digits, ends))
+
+
+def _ends(samples: Samples, key: str, arm: int) -> tuple[float, float] | None:
     """Return the 95 % interval of a ratio, by the errors that `bt-bench compare` computes."""
     both = pair(samples, key, arm)
     rounds = (samples[key][[0, arm]] >= 0).all(axis=(0, 2))
     logs = np.median(np.log(both[1] / both[0]), axis=1)
     found = clustered_medians(logs[None, :], samples[f"{key} instances"][rounds].tolist(), BLOCKS)
     if found is None:
-        return ABSENT
+        return None
     half = t_critical(0.025, found.degrees) * found.error[0]
-    low, high = (math.exp(found.location[0] + by) for by in (-half, half))
-    return f"{three_digits(low)} to {three_digits(high)}"
+    location = float(found.location[0])
+    return math.exp(location - half), math.exp(location + half)
 
 
 def _table(

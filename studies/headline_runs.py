@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from headline_page import LEAD
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.config import dump_config, load_config
 from bt_bench.config.spec import CaseSpec, SweepSpec
-from bt_bench.results import CONFIG_NAME, read_compact_run, write_run_file
+from bt_bench.results import CONFIG_NAME, Metric, metric_named, read_compact_run, write_run_file
 from bt_bench.results.files.folders import RunFolder
+from bt_bench.suites.batch_preparation.operations import PREPARE
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.vllm.source import VLLM
 
@@ -33,6 +34,14 @@ OURS = "one_launch_each"
 """`one_launch`, staged by a call per request, as vLLM is."""
 
 CONFIGS = ("shapes", "origin", "features", "production", "azure_conv", "azure_code")
+
+# Launched by Triton's call, since all arms take part in its rounds; steps that carry writes are
+# launched their own way.
+METRICS = {
+    "host": metric_named("host_us+stage_us"),
+    "gpu": metric_named("gpu_us"),
+    "whole": metric_named("stage_us+step_us"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,22 @@ class Arms:
         others: variants beside it and vLLM's; empty: all that the configs name, but `one_launch`.
         configs: stock configs whose cases are measured.
         lead: what ours is, as a clause.
+        suite: the suite of the configs.
+        operation: the operation that is measured.
+        folder: folder of variants that only studies have, below `studies/`.
+        metrics: the quantities that are kept, by their names in `samples.npz`.
+        plan: overrides of the configs, beside those of all comparisons.
     """
 
     ours: str
     others: tuple[str, ...]
     configs: tuple[str, ...]
     lead: str
+    suite: str = "block_tables"
+    operation: str = ops.STEP
+    folder: str = "steps"
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: METRICS)
+    plan: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -69,6 +88,18 @@ FLOORS = Arms(
     (*CONFIGS, "layouts"),
     "one_launch, called as vLLM calls its class: staged by a call per request, then apply, gather "
     "and slots",
+)
+
+BATCHES = Arms(
+    OURS,
+    ("separate", "staged_copy", "fused_inputs"),
+    ("batches",),
+    "one_launch, a whole step in one launch, staged by a call per request, as vLLM is",
+    suite="batch_preparation",
+    operation=PREPARE,
+    folder="batches",
+    metrics={**METRICS, "call": metric_named("host_us")},
+    plan=("plan.case_seconds=3",),
 )
 
 # As in shapes.yaml: every case gets only a few hundred rounds of one launch path.
@@ -191,14 +222,17 @@ def pieces_of(
 
 def _pieces(name: str, chosen: Collection[str] | None, quick: bool, arms: Arms) -> Iterator[Piece]:
     """Yield a config's cases, those that need more time apart."""
-    spec = load_config(name)
+    spec = load_config(name, suite=arms.suite)
     windows = any(case.parameters.workload == "trace" for case in spec.cases)
     overrides = [*BRIEF]
     overrides += WINDOWS if windows else ()
+    overrides += arms.plan
     overrides += QUICK if quick else ()
     overrides += QUICK_WINDOWS if quick and windows else ()
     for suffix, more in (("", ()), ("-slow", () if quick else (SLOW_SECONDS,))):
-        spec = load_config(name, overrides=[*overrides, *more], operations=[ops.STEP])
+        spec = load_config(
+            name, overrides=[*overrides, *more], operations=[arms.operation], suite=arms.suite
+        )
         shipped = (each for each in spec.variants if each in HEADLINE.others)
         others = shipped if arms is HEADLINE else arms.others
         cases = [

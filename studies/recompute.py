@@ -3,7 +3,8 @@
     python studies/recompute.py reports/headline/all/samples.npz
 
 For each case and quantity ("host": host + stage, "gpu", "whole": stage to synchronize) the file has
-ns by arm, round and step; -1 where an arm was not measured. Arm 0 is ours, arm 1 is vLLM's, the
+ns by arm, round and step; -1 where an arm was not measured. Of batches it has "call", too: host
+without staging. Lines without data are left out. Arm 0 is ours, arm 1 is vLLM's, the
 others are the other shipped variants. A ratio needs rounds of three instances (sets of buffers).
 Steps in which neither arm launches anything are left out.
 """
@@ -44,6 +45,11 @@ def times_less_than_best(data, key):
     return times_less(data, key, best(data, key))
 
 
+def times_less_than_separate(data, key):
+    """Return `times_less` for `separate`."""
+    return times_less(data, key, data["arms"].tolist().index("separate"))
+
+
 def tail(data, key):
     """Return p99 over median of arm 0, over that of arm 1; `None` for fewer than 100 samples."""
     both = pair(data, key, 1)
@@ -53,13 +59,34 @@ def tail(data, key):
     return late[0] / late[1]
 
 
+def spread(data, key):
+    """Return p99 - p50 of arm 0 in µs, beside each step's median; `None` below 100 samples."""
+    known = data[key][0][(data[key][0] >= 0).all(axis=1)]
+    beside = known - np.median(known, axis=0) if known.size >= 100 else None
+    return None if beside is None else np.percentile(beside, 99) / 1000
+
+
 LINES = {
     "host + stage: times less than vLLM": (times_less, "host"),
     "GPU: times less than vLLM": (times_less, "gpu"),
     "stage to synchronize: times less than vLLM": (times_less, "whole"),
     "stage to synchronize: times less than the best other variant": (times_less_than_best, "whole"),
     "host + stage: p99 over median, over that of vLLM": (tail, "host"),
+    "host without staging: times less than vLLM": (times_less, "call"),
+    "host without staging: p99 - p50, µs": (spread, "call"),
+    "stage to synchronize: times less than separate": (times_less_than_separate, "whole"),
 }
+
+
+def lines_of(data):
+    """Return the lines of the table that a file has data for."""
+    keys, first = {*data}, data["cases"].tolist()[0]
+    return [
+        title
+        for title, (of, what) in LINES.items()
+        if f"{first} {what}" in keys
+        if of is not times_less_than_separate or "separate" in data["arms"]
+    ]
 
 
 def line(data, title):
@@ -67,12 +94,13 @@ def line(data, title):
     of, what = LINES[title]
     found = {case: of(data, f"{case} {what}") for case in data["cases"].tolist()}
     known = ((case, float(value)) for case, value in found.items() if value is not None)
-    return dict(sorted(known, key=lambda item: item[1], reverse=of is not tail))
+    return dict(sorted(known, key=lambda item: item[1], reverse=of not in (tail, spread)))
 
 
 if __name__ == "__main__":
-    for title in LINES:
-        values = line(np.load(sys.argv[1]), title)
+    data = np.load(sys.argv[1])
+    for title in lines_of(data):
+        values = line(data, title)
         cases, found = [*values], [*values.values()]
         shown = f"best {found[0]:.3g}, median {np.median(found):.3g}, worst {found[-1]:.3g}"
         print(f"{title}: {shown} ({cases[-1]}), {len(cases)} cases")

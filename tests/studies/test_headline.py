@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,10 +69,10 @@ def study():
         patch.setattr(
             made.headline_runs,
             "load_config",
-            lambda where, overrides=(), operations=None: (
-                load(where, overrides=overrides, operations=operations)
+            lambda where, overrides=(), operations=None, suite=None: (
+                load(where, overrides=overrides, operations=operations, suite=suite)
                 if isinstance(where, Path)
-                else stock(where, tuple(overrides), operations and tuple(operations))
+                else stock(where, tuple(overrides), operations and tuple(operations), suite)
             ),
         )
         yield made
@@ -79,9 +80,9 @@ def study():
         del sys.modules[name]
 
 
-def load_stock(name, overrides, operations):
+def load_stock(name, overrides, operations, suite):
     """Loads a stock config, whose hundreds of cases take half a second, once for all tests."""
-    return load_config(name, overrides=overrides, operations=operations)
+    return load_config(name, overrides=overrides, operations=operations, suite=suite)
 
 
 def samples(us: float, arm: str) -> list[list[float]]:
@@ -142,7 +143,10 @@ def spec(tmp_path):
 
 def test_ratios_are_those_of_the_samples(study, written):
     packed = study.headline.packed_of(written(), EXPECTED)
-    lines = [study.recompute.line(packed.samples, title) for title in study.recompute.LINES]
+    lines = [
+        study.recompute.line(packed.samples, title)
+        for title in study.recompute.lines_of(packed.samples)
+    ]
     wanted = (15, 4, 162 / 16, 2, None)  # of baseline and fused, fused takes less
     for found, value in zip(lines, wanted, strict=True):
         assert set(found) == {f"made/{case}" for case in CASES}
@@ -156,6 +160,25 @@ def test_ratios_are_those_of_the_samples(study, written):
     assert packed.facts["problems"] == []
 
 
+def test_batches_have_lines_of_their_own(study, written):
+    arms = replace(study.headline_runs.BATCHES, others=("fused",))
+    packed = study.headline.packed_of(written(), EXPECTED, arms)
+    samples = dict(packed.samples, arms=np.array([*packed.samples["arms"][:2], "separate"]))
+    call, spread, separate = [*study.recompute.LINES][-3:]
+    assert study.recompute.lines_of(packed.samples)[-2:] == [call, spread]
+    assert study.recompute.lines_of(samples) == [*study.recompute.LINES]
+    assert min(study.recompute.line(samples, call).values()) == pytest.approx(148 / 8, rel=0.01)
+    ours = samples["made/first call"][0, :, 0] / 1000
+    wanted = np.percentile(ours - np.median(ours), 99)
+    assert study.recompute.line(samples, spread)["made/first"] == pytest.approx(wanted)
+    found = study.recompute.line(samples, separate)
+    assert min(found.values()) == pytest.approx(32 / 16, rel=0.01)
+    shown = " ".join(render_document(study.headline_page.page(samples, packed.facts)).split())
+    assert "ours is slower, in 0 of 3 cases; 3 have rounds enough to have shown 5 %" in shown
+    few = {key: array[:, :40] if key.endswith("call") else array for key, array in samples.items()}
+    assert study.recompute.line(few, spread) == {}
+
+
 def test_ratios_are_those_of_compare(study, written):
     """The same question has the same answer by the command, over the same files."""
     from bt_bench.analysis import Criteria, Matchup, Side, judge
@@ -167,7 +190,7 @@ def test_ratios_are_those_of_compare(study, written):
         Side(arm, read_compact(runs / "made" / f"{arm}.json"))
         for arm in ("vllm", "one_launch_each")
     ]
-    for what, metric in study.headline.METRICS.items():
+    for what, metric in study.headline_runs.METRICS.items():
         judged = judge([Matchup(*sides)], Criteria(metrics=[metric.name])).judgements
         assert len(judged) == 3
         for each in judged:
@@ -351,6 +374,39 @@ def test_floors_have_the_calls_of_vllm_in_the_layouts_of_engines(study):
     assert {piece.spec.name for piece in pieces} == {*runs.CONFIGS, "layouts"}
     for piece in pieces:
         assert piece.spec.variants == ["one_launch_each", "three_calls", "vllm"]
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_shards_of_batches_are_balanced(study, count):
+    runs = study.headline_runs
+    shards = [
+        runs.pieces_of(shard=runs.Shard(i, count), arms=runs.BATCHES) for i in range(1, count + 1)
+    ]
+    pieces = [piece for pieces in shards for piece in pieces]
+    names = [case.name for piece in pieces for case in piece.spec.cases]
+    assert sorted(names) == sorted(
+        case.name for case in load_config("batches", suite="batch_preparation").cases
+    )
+    for piece in pieces:
+        assert piece.spec.operations == ["prepare"]
+        assert set(piece.spec.variants) == set(runs.BATCHES.all)
+        assert piece.spec.plan.case_seconds == 3
+    seconds = [runs.seconds_of(pieces) for pieces in shards]
+    assert max(seconds) < 1.2 * min(seconds)
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ("decode_1req_4grp", "decodes"),
+        ("drafts3_32req_4tails", "decodes with drafts"),
+        ("prefill_4x2048", "prefills, and mixes of them with decodes"),
+        ("mixed_drafts", "prefills, and mixes of them with decodes"),
+    ],
+)
+def test_kinds_of_batches(study, case, kind):
+    assert study.headline_page._kind_of(f"batches/{case}", {"requests": 1}) == kind
+    assert study.headline_page._kind_of(f"batches/{case}", {}) == "windows of two traces"
 
 
 def test_cases_can_be_chosen(study):

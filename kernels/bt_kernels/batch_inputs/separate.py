@@ -72,6 +72,9 @@ class SeparateInputs(BatchInputOperations):
         most_logits = layout.num_speculative_steps + layout.num_new_sampled_tokens
         self._logit_block = _power_of_two(most_logits)
         self._lookahead_block = _power_of_two(layout.num_lookahead)
+        if type(self).append_block_ids is BatchInputOperations.append_block_ids:
+            # The method's frame would cost time in every call, and in a short one most of it.
+            self.append_block_ids = self.tables.append_block_ids  # type: ignore[method-assign]
 
     @property
     def launch_paths(self) -> tuple[str, ...]:  # type: ignore[override]  # not to be set

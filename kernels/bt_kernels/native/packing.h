@@ -22,4 +22,7 @@ typedef struct {
     int (*pack)(PyObject *staged, const Room *room, Packed *packed); /* 0: words cannot tell it */
     long long (*longest)(PyObject *staged);
     void (*clear)(PyObject *staged);
+    /* 1 if it has staged a request; 0, with nothing changed, if it leaves that to
+     * `StagedWrites.append_block_ids`. No Python code runs. */
+    int (*append)(PyObject *staged, PyObject *row, PyObject *block_ids, PyObject *overwrite);
 } Packing;

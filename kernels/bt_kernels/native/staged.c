@@ -39,13 +39,21 @@ static PyObject *finish(StagedWrites *self, Arguments *arguments, int outcome, P
     return outcome < 0 ? NULL : PyBool_FromLong(outcome == 0);
 }
 
+/* Stages a request; as `finish`. */
+static PyObject *stage_any(StagedWrites *self, PyObject *const *args, PyObject *redirect)
+{
+    Arguments arguments = take_arguments(self);
+    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
+    return finish(self, &arguments, outcome, redirect);
+}
+
 static PyObject *append(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs)
 {
     if (!takes("append", nargs, 4))
         return NULL;
-    Arguments arguments = take_arguments(self);
-    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
-    return finish(self, &arguments, outcome, args[3]);
+    if (args[3] == Py_False && stage_plain(self, args[0], args[1], args[2]))
+        Py_RETURN_TRUE;
+    return stage_any(self, args, args[3]);
 }
 
 /* A method without Python on the way, its arguments, and what says why they are refused. */
@@ -54,11 +62,23 @@ typedef struct {
     PyObject *refuse;
 } Call;
 
-/* The three arguments in their order, in `given` if they have names. NULL for an error. */
+/* The interned name of the argument that vLLM's runner names; the same in each import. */
+static PyObject *name_of_overwrite;
+
+/* Whether three arguments are given in their order, and no other than the last by its name. */
+static inline int are_in_order(Py_ssize_t nargs, PyObject *names)
+{
+    if (names == NULL)
+        return nargs == 3;
+    return nargs == 2 && PyTuple_GET_SIZE(names) == 1 &&
+           PyTuple_GET_ITEM(names, 0) == name_of_overwrite;
+}
+
+/* The three arguments in their order, in `given` if they are not. NULL for an error. */
 static PyObject *const *take_request(const Call *call, PyObject *const *args, Py_ssize_t nargs,
                                      PyObject *names, PyObject **given)
 {
-    if (names == NULL && nargs == 3)
+    if (are_in_order(nargs, names))
         return args;
     Py_ssize_t num_names = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (!takes(call->name, nargs + num_names, 3))
@@ -100,16 +120,23 @@ static PyObject *none_or_refusal(const Call *call, PyObject *const *args, PyObje
     return NULL;
 }
 
+/* As `Packing.append`. */
+static int append_in(PyObject *self, PyObject *row, PyObject *block_ids, PyObject *overwrite)
+{
+    StagedWrites *staged = (StagedWrites *)self;
+    return !staged->redirects && stage_plain(staged, row, block_ids, overwrite);
+}
+
 static PyObject *append_block_ids(StagedWrites *self, PyObject *const *args, Py_ssize_t nargs,
                                   PyObject *names)
 {
+    if (are_in_order(nargs, names) && append_in((PyObject *)self, args[0], args[1], args[2]))
+        Py_RETURN_NONE;
     Call call = {"append_block_ids", {"req_index", "new_block_ids", "overwrite"}, self->refuse};
     PyObject *given[3] = {NULL, NULL, NULL};
     if ((args = take_request(&call, args, nargs, names, given)) == NULL)
         return NULL;
-    Arguments arguments = take_arguments(self);
-    int outcome = read_request(self, args[0], args[1], args[2], &arguments);
-    PyObject *staged = finish(self, &arguments, outcome, self->redirects ? Py_True : Py_False);
+    PyObject *staged = stage_any(self, args, self->redirects ? Py_True : Py_False);
     return none_or_refusal(&call, args, staged);
 }
 
@@ -146,13 +173,16 @@ static PyObject *append_requests(StagedWrites *self, PyObject *const *args, Py_s
 
 static void forget(StagedWrites *self)
 {
+    Py_ssize_t num_words = self->num_groups * self->words_per_group;
+    if (num_words <= self->num_records)
+        memset(self->rows, 0, (size_t)num_words * sizeof(uint64_t));
+    else
+        for (Py_ssize_t index = 0; index < self->num_records; index++) {
+            const Record *record = &self->records[index];
+            *word_of(self->rows + record->group * self->words_per_group, record->row) = 0;
+        }
     self->num_records = self->num_pieces = self->size_of_ids = self->num_ids = 0;
     self->is_ordered = 1;
-    if (++self->generation == 0) {
-        size_t num_marks = (size_t)(self->num_groups * self->max_num_reqs);
-        memset(self->marks, 0, num_marks * sizeof(Mark));
-        self->generation = 1;
-    }
     for (Py_ssize_t group = 0; group < self->num_groups; group++) {
         self->groups[group].head = self->groups[group].tail = NONE;
         self->groups[group].num_records = 0;
@@ -192,7 +222,7 @@ static void clear_in(PyObject *self) { forget((StagedWrites *)self); }
 
 static PyObject *get_packing(StagedWrites *Py_UNUSED(self), void *Py_UNUSED(none))
 {
-    static const Packing packing = {pack_into, longest_in, clear_in};
+    static const Packing packing = {pack_into, longest_in, clear_in, append_in};
     return PyCapsule_New((void *)&packing, PACKING, NULL);
 }
 
@@ -230,8 +260,7 @@ static int set_longest(StagedWrites *self, PyObject *value, void *Py_UNUSED(none
     Py_DECREF(integer);
     if (number == -1 && PyErr_Occurred())
         return -1;
-    self->longest = number;
-    self->has_shrunk = 0;
+    self->longest = (Longest){number, 0};
     return 0;
 }
 
@@ -269,8 +298,10 @@ static int read_num_blocks(StagedWrites *self, PyObject *num_blocks)
         goto refused;
     self->counts = view->buf;
     self->max_num_reqs = view->shape[1];
-    self->marks = PyMem_Calloc((size_t)(self->num_groups * self->max_num_reqs), sizeof(Mark));
-    if (self->marks == NULL) {
+    self->words_per_group = (self->max_num_reqs + BITMAP_ROWS - 1) / BITMAP_ROWS;
+    self->rows = PyMem_Calloc((size_t)(self->num_groups * self->words_per_group), sizeof(uint64_t));
+    self->places = PyMem_Malloc((size_t)(self->num_groups * self->max_num_reqs) * sizeof(int32_t));
+    if (self->rows == NULL || self->places == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -311,7 +342,8 @@ static void destroy(StagedWrites *self)
     PyTypeObject *type = Py_TYPE(self);
     PyBuffer_Release(&self->num_blocks);
     PyMem_Free(self->groups);
-    PyMem_Free(self->marks);
+    PyMem_Free(self->rows);
+    PyMem_Free(self->places);
     PyMem_Free(self->records);
     PyMem_Free(self->pieces);
     PyMem_Free(self->ids);
@@ -369,9 +401,13 @@ static PyType_Spec type_spec = {
     .slots = type_slots,
 };
 
-/* No state outside of the module: each import of the file makes a module and a type of its own. */
+/* No state outside of the module but a name: each import of the file makes a module and a type of
+ * its own. */
 static int execute(PyObject *module)
 {
+    if (name_of_overwrite == NULL &&
+        (name_of_overwrite = PyUnicode_InternFromString("overwrite")) == NULL)
+        return -1;
     PyObject *type = PyType_FromModuleAndSpec(module, &type_spec, NULL);
     if (type == NULL)
         return -1;

@@ -18,6 +18,41 @@ static inline PyObject *item_of(PyObject *sequence, Py_ssize_t index)
     return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : NULL;
 }
 
+/* The items of an exact list or tuple; 0 for all else. */
+typedef struct {
+    PyObject *const *items;
+    Py_ssize_t length;
+} Items;
+
+static inline int items_of(PyObject *sequence, Items *to)
+{
+    if (PyList_CheckExact(sequence))
+        *to = (Items){((PyListObject *)sequence)->ob_item, PyList_GET_SIZE(sequence)};
+    else if (PyTuple_CheckExact(sequence))
+        *to = (Items){((PyTupleObject *)sequence)->ob_item, PyTuple_GET_SIZE(sequence)};
+    else
+        return 0;
+    return 1;
+}
+
+/* The value of an exact integer of one digit, which fits int32; 0 for all else. */
+static inline int small_int(PyObject *value, int32_t *to)
+{
+    if (!PyLong_CheckExact(value))
+        return 0;
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)value))
+        return 0;
+    *to = (int32_t)PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    Py_ssize_t size = Py_SIZE(value);
+    if (size < -1 || size > 1)
+        return 0;
+    *to = (int32_t)(size * (Py_ssize_t)((PyLongObject *)value)->ob_digit[0]);
+#endif
+    return 1;
+}
+
 /* An integer. Returns 1 where it does not fit int32, -1 for an exception. */
 static inline int read_int32(PyObject *value, int32_t *to)
 {

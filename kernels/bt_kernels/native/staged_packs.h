@@ -185,14 +185,6 @@ static int get_words(PyObject *object, const char *name, Py_buffer *view)
     return -1;
 }
 
-/* Notes in a bitmap that a row has an interval, of which it has one. */
-static inline void note_row(uint64_t *bitmap, Py_ssize_t per_group, const Record *record)
-{
-    uint64_t *word = &bitmap[record->group * per_group + record->row / BITMAP_ROWS];
-    /* Counted at once, since to count bits later is a call. */
-    *word += ONE_ROW + ((uint64_t)1 << record->row % BITMAP_ROWS);
-}
-
 /* Has each word tell how many rows with an interval are before it, in place of how many it has. */
 static void number_rows(uint64_t *bitmap, Py_ssize_t num_words)
 {
@@ -263,30 +255,23 @@ static void write_ordered_ids(StagedWrites *self, const uint64_t *bitmap, Py_ssi
     }
 }
 
-/* Words of a bitmap for the rows of a group. */
-static Py_ssize_t bitmap_words(const StagedWrites *self)
-{
-    return (self->max_num_reqs + BITMAP_ROWS - 1) / BITMAP_ROWS;
-}
-
 /* As `Packing.pack`; the bitmap is long enough. */
 static int pack_into(PyObject *object, const Room *room, Packed *packed)
 {
     StagedWrites *self = (StagedWrites *)object;
-    Py_ssize_t per_group = bitmap_words(self), num_pieces = 0, num_ids = 0, units = 0;
+    Py_ssize_t per_group = self->words_per_group, num_pieces = 0, num_ids = 0, units = 0;
     int are_ordered_ids = self->is_ordered; /* and each interval has one id */
     long long longest = 0;
     if (self->num_records > MOST_WORDS)
         return 0;
     Py_ssize_t num_words = per_group * self->num_groups;
-    memset(room->bitmap, 0, (size_t)num_words * sizeof(uint64_t));
+    memcpy(room->bitmap, self->rows, (size_t)num_words * sizeof(uint64_t));
     for (Py_ssize_t index = 0; index < self->num_records; index++) {
         const Record *record = &self->records[index];
         if (record->start > MOST_WORDS || record->length > MOST_WORDS)
             return 0;
         if (record->length > longest)
             longest = record->length;
-        note_row(room->bitmap, per_group, record);
         if (record->length != 1) {
             are_ordered_ids = 0;
             num_pieces += ceiling(record->length, PIECE_IDS);
@@ -325,11 +310,11 @@ static PyObject *pack_words(StagedWrites *self, PyObject *const *args, Py_ssize_
         taken++;
     int fits = -1;
     Packed packed;
-    Py_ssize_t wanted = bitmap_words(self) * self->num_groups;
+    Py_ssize_t wanted = self->words_per_group * self->num_groups;
     if (taken == given && views[0].len / (Py_ssize_t)sizeof(uint64_t) < wanted) {
         PyErr_Format(PyExc_ValueError, "bitmap has %zd words; expected %zd groups of %zd",
                      views[0].len / (Py_ssize_t)sizeof(uint64_t), self->num_groups,
-                     bitmap_words(self));
+                     self->words_per_group);
     } else if (taken == given) {
         Py_ssize_t words = views[1].len / (Py_ssize_t)sizeof(uint64_t);
         Room room = {views[0].buf, views[1].buf, words, NULL, 0};

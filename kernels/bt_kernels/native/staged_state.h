@@ -59,11 +59,11 @@ typedef struct {
     int32_t next_place; /* of its next interval, while they are packed */
 } Group;
 
-/* Where the record of a row is, if it was made in this generation. */
+/* The most blocks of any row; a bound, if a row that had as many has fewer. */
 typedef struct {
-    uint32_t generation;
-    int32_t record;
-} Mark;
+    long long number;
+    int has_shrunk;
+} Longest;
 
 typedef struct {
     PyObject_HEAD
@@ -71,8 +71,9 @@ typedef struct {
     int32_t *counts;      /* its elements */
     Py_ssize_t num_groups, max_num_reqs;
     Group *groups;
-    Mark *marks; /* [num_groups, max_num_reqs] */
-    uint32_t generation;
+    uint64_t *rows;  /* [num_groups, words_per_group]: rows with a record, as `pack_into` has them */
+    Py_ssize_t words_per_group;
+    int32_t *places; /* [num_groups, max_num_reqs]: the record of each of these rows */
     Record *records;
     Py_ssize_t num_records, room_for_records;
     Piece *pieces;
@@ -80,14 +81,21 @@ typedef struct {
     int32_t *ids; /* with those of intervals that were overwritten since */
     Py_ssize_t size_of_ids, room_for_ids;
     Py_ssize_t num_ids; /* without them */
-    long long longest;
+    Longest longest;
     int is_ordered;  /* the rows of each group were staged in ascending order */
-    int has_shrunk;  /* a row that had as many blocks: `longest` is a bound */
     Arguments spare; /* memory for the next call */
     /* What says why a request is refused, or several; NULL: nothing does. */
     PyObject *refuse, *refuse_many;
     char redirects;   /* ids are staged as the null block */
 } StagedWrites;
+
+/* A bitmap's word for a row, and the bit in it; the rows of a word are counted above the bits. */
+static inline uint64_t *word_of(uint64_t *bitmap, int32_t row)
+{
+    return &bitmap[(uint32_t)row / BITMAP_ROWS];
+}
+
+static inline uint64_t bit_of(int32_t row) { return (uint64_t)1 << (uint32_t)row % BITMAP_ROWS; }
 
 /* Memory */
 

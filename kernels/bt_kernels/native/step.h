@@ -209,13 +209,12 @@ static void step_dealloc(Step *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Finds the functions of what is staged. -1 for an error. */
-static int find_packing(Step *self, PyObject *staged) {
+/* The functions of what is staged, which live as long as its module; NULL for an error. */
+static const Packing *packing_of(PyObject *staged) {
     PyObject *capsule = PyObject_GetAttrString(staged, "packing");
-    if (!capsule) return -1;
-    self->packing = PyCapsule_GetPointer(capsule, PACKING); /* lives as long as its module */
-    Py_DECREF(capsule);
-    return self->packing ? 0 : -1;
+    const Packing *packing = capsule ? PyCapsule_GetPointer(capsule, PACKING) : NULL;
+    Py_XDECREF(capsule);
+    return packing;
 }
 
 /* Finds how torch shows its tensors. -1 for an error. */
@@ -293,7 +292,7 @@ static PyObject *step_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     self->device = on_cuda ? (Device *)Py_NewRef(device) : NULL;
     self->device_type = device_type;
     self->device_index = device_index;
-    if (find_packing(self, staged) || find_exchange(self, tensor_type) ||
+    if (!(self->packing = packing_of(staged)) || find_exchange(self, tensor_type) ||
         PyObject_GetBuffer(words, &self->words, PyBUF_WRITABLE) ||
         PyObject_GetBuffer(widths, &self->widths, PyBUF_SIMPLE) ||
         PyObject_GetBuffer(taken, &self->taken, PyBUF_SIMPLE) || take_constants(self, constants)) {

@@ -6,6 +6,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *tables; /* the variant */
     PyObject *append; /* of the variant */
+    PyObject *staged; /* that is a method of it, which keeps it; NULL if it is a method of others */
+    const Packing *packing; /* its functions */
     PyObject *owner;  /* the engine's tables; weak, since they have this object */
     PyObject *mapping, *num_reqs_padded, *computed; /* of the gather that waits; NULL if none does */
     Step *step; /* that was found for it; NULL if Python let it wait */
@@ -69,18 +71,32 @@ static void end_time(Waiting *self, uint64_t began) {
         forget_error();                                                                         \
     } while (0)
 
+/* The arguments of an append in their order, in `given` unless only the last has its name, as the
+   runner gives them. NULL where they are not plain. */
+static PyObject *const *request_of(PyObject *const *args, Py_ssize_t num, PyObject *names,
+                                   PyObject **given) {
+    if (names ? num == 2 && PyTuple_GET_SIZE(names) == 1 &&
+                    PyTuple_GET_ITEM(names, 0) == names_of.overwrite
+              : num == 3)
+        return args;
+    const Argument wanted[] = {{names_of.req_index, &given[0]},
+                               {names_of.new_block_ids, &given[1]},
+                               {names_of.overwrite, &given[2]}};
+    return take_arguments(wanted, 3, 3, 3, args, num, names) ? given : NULL;
+}
+
 static PyObject *waiting_append(Waiting *self, PyObject *const *args, Py_ssize_t num,
                                 PyObject *names) {
-    PyObject *row, *ids, *overwrite;
-    const Argument wanted[] = {{names_of.req_index, &row},
-                               {names_of.new_block_ids, &ids},
-                               {names_of.overwrite, &overwrite}};
-    PyObject *result = NULL;
+    PyObject *result = NULL, *given[3];
+    PyObject *const *request;
     /* After an apply that waits it must not come first. */
-    if (self->is_short && !waits(self) && take_arguments(wanted, 3, 3, 3, args, num, names)) {
+    if (self->is_short && !waits(self) && (request = request_of(args, num, names, given))) {
         uint64_t began = begin_time(self);
-        result = PyObject_Vectorcall(self->append, args, (size_t)num, names);
-        if (result) NOTE(self, add_append, row, ids, overwrite);
+        int staged = self->staged &&
+                     self->packing->append(self->staged, request[0], request[1], request[2]);
+        result = staged ? Py_NewRef(Py_None)
+                        : PyObject_Vectorcall(self->append, args, (size_t)num, names);
+        if (result) NOTE(self, add_append, request[0], request[1], request[2]);
         if (result) end_time(self, began);
     }
     return or_by_owner(self, result, names_of.append, args, num, names);
@@ -180,6 +196,18 @@ static PyObject *waiting_belong_to(Waiting *self, PyObject *owner) {
     Py_RETURN_NONE;
 }
 
+/* Finds what the append stages in, if it is that object's own method; 1 for an error that stays, see
+   `forget_error`. */
+static int find_staged(Waiting *self) {
+    PyObject *of = PyCFunction_Check(self->append) ? PyCFunction_GET_SELF(self->append) : NULL;
+    PyObject *own = of ? PyObject_GetAttr(of, names_of.append) : NULL;
+    if (own && PyObject_RichCompareBool(own, self->append, Py_EQ) == 1 &&
+        (self->packing = packing_of(of)))
+        self->staged = of;
+    Py_XDECREF(own);
+    return forget_error();
+}
+
 static PyObject *waiting_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     static char *keywords[] = {"tables", "append", "owner", NULL};
     PyObject *tables, *append, *owner;
@@ -190,11 +218,12 @@ static PyObject *waiting_new(PyTypeObject *type, PyObject *args, PyObject *names
     if (!self) return NULL;
     self->tables = Py_NewRef(tables);
     self->append = Py_NewRef(append);
-    if (!(self->owner = PyWeakref_NewRef(owner, NULL))) Py_CLEAR(self);
+    if (find_staged(self) || !(self->owner = PyWeakref_NewRef(owner, NULL))) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int waiting_clear(Waiting *self) {
+    self->staged = NULL;
     Py_CLEAR(self->tables);
     Py_CLEAR(self->append);
     Py_CLEAR(self->owner);

@@ -7,6 +7,7 @@ from array import array
 
 import numpy as np
 import pytest
+from support.requests import Number, request_for
 
 from bt_kernels.layout import INT32_MAX, INT32_MIN, TableLayout
 from bt_kernels.native import why_not
@@ -42,18 +43,6 @@ def make(kind, *widths):
     """Staged writes of tables so wide, and the number of blocks of their rows."""
     num_blocks = np.zeros((len(widths), MAX_NUM_REQS), dtype=np.int32)
     return kind(widths, num_blocks), num_blocks
-
-
-class Number:
-    """An integer that runs code when it is read."""
-
-    def __init__(self, value, before=lambda: None):
-        self.value = value
-        self.before = before
-
-    def __index__(self):
-        self.before()
-        return self.value
 
 
 class Unsure:
@@ -696,31 +685,6 @@ def test_arguments_that_do_not_exist_are_refused(given, named):
 
 # Python and C
 
-VALUES = (0, 1, 7, INT32_MAX, INT32_MIN, -1, True, np.int32(5), np.int64(6), 2, 3, 4)
-NO_VALUES = (1.5, None, "7", INT32_MAX + 1, INT32_MIN - 1, 2**70, np.int64(2**40), np.float32(1))
-
-
-def ids_for(rng, odd):
-    """A list of ids, at times of another kind, and at times wrong."""
-    ids = rng.choices(VALUES, k=rng.choice((0, 1, 1, 1, 2, 5)))
-    if odd and rng.random() < 0.05:
-        ids = [*ids, rng.choice(NO_VALUES)]
-    elif odd and rng.random() < 0.2:
-        small = bytes(abs(int(value)) % 256 for value in ids)
-        ids = rng.choice((tuple(ids), np.array(list(small)), small, array("b", [1]), iter(ids)))
-    elif odd and rng.random() < 0.02:
-        ids = rng.choice((None, 3, "", "12"))
-    return ids
-
-
-def request_for(rng, num_groups, odd):
-    row = rng.randrange(MAX_NUM_REQS)
-    if odd and rng.random() < 0.1:
-        row = rng.choice((np.int32(2), True, Number(3), -1, 6, 2**70, 1.5, None))
-    if odd and rng.random() < 0.05:
-        num_groups += rng.choice((-1, 1))
-    return row, [ids_for(rng, odd) for _ in range(num_groups)], rng.random() < 0.3
-
 
 def outcome_of(method, *arguments):
     try:
@@ -740,10 +704,12 @@ def trace_of(kind, seed, odd):
     for step in range(60):
         action, redirect = rng.random(), rng.random() < 0.1
         if action < 0.5:
-            request = request_for(rng, num_groups, odd)
+            request = request_for(rng, num_groups, MAX_NUM_REQS, odd)
             trace.append(outcome_of(staged.append, *request, redirect))
         elif action < 0.75:
-            requests = [request_for(rng, num_groups, odd) for _ in range(rng.randrange(5))]
+            requests = [
+                request_for(rng, num_groups, MAX_NUM_REQS, odd) for _ in range(rng.randrange(5))
+            ]
             rows, lists, overwrite = (
                 map(list, zip(*requests, strict=True)) if requests else [()] * 3
             )
