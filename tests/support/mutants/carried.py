@@ -66,11 +66,13 @@ MUTANTS = {
         variant="one_launch",
         native=False,
     ),
-    "later_rows_are_lost_in_c": _in_staged_packs(
+    "later_rows_are_lost_in_c": Mutant(
+        "native/staged_changes.h",
         "rows that are not in the first word of a group's bitmap have no bit",
-        "((uint64_t)1 << record->row % BITMAP_ROWS);\n}",
-        "((uint64_t)(record->row < BITMAP_ROWS) << record->row % BITMAP_ROWS);\n}",
+        "*word += ONE_ROW + bit_of(row);",
+        "*word += ONE_ROW + (row < BITMAP_ROWS ? bit_of(row) : 0);",
         "decoding",
+        variant="one_launch",
     ),
     "interval_of_the_next_row_indexed": _in_staged_rows(
         "a row has the interval after its own, where bits are counted by an instruction",

@@ -121,7 +121,7 @@ MUTANTS = {
     "rows_in_any_order_in_c": Mutant(
         "native/staged_changes.h",
         "rows that were staged in another order than theirs are packed as if in order",
-        "self->is_ordered &= write->row > self->records[of->tail].row;",
+        "self->is_ordered &= row > self->records[of->tail].row;",
         "self->is_ordered &= 1;",
         "decoding",
         variant="one_launch",

@@ -280,8 +280,8 @@ MUTANTS = {
     ),
     "overwrite_appends_in_c": _in_staged_changes(
         "what was staged before an overwrite is still written, by the helper in C",
-        "        if (write->overwrite) {\n            self->num_ids",
-        "        if (0 && write->overwrite) {\n            self->num_ids",
+        "        if (overwrite) {\n            self->num_ids",
+        "        if (0 && overwrite) {\n            self->num_ids",
         "edges",
     ),
     "ids_a_place_further_in_c": Mutant(
@@ -388,8 +388,8 @@ MUTANTS = {
     ),
     "redirect_ignored_in_c": _in_staged_changes(
         "ids are staged as they are although they are redirected, by the helper in C",
-        "if (redirect && arguments->num_ids > 0)",
-        "if (0 && redirect && arguments->num_ids > 0)",
+        "if (redirect)",
+        "if (0 && redirect)",
         "",
     ),
 }
