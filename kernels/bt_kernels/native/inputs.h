@@ -420,7 +420,7 @@ static PyObject *inputs_new(PyTypeObject *type, PyObject *args, PyObject *names)
     if (!self) return NULL;
     self->steps[0] = (Step *)Py_NewRef(first);
     self->steps[1] = (Step *)Py_NewRef(second);
-    if (!fits || !sizes_fit(self)) {
+    if (!fits || !self->steps[0]->exchange->to_tensor || !sizes_fit(self)) {
         PyErr_SetString(PyExc_ValueError, "constants, steps and helpers do not fit each other");
         Py_DECREF(self);
         return NULL;
