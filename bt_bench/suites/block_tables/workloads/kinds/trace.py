@@ -24,10 +24,10 @@ from bt_bench.suites.block_tables.workloads.describe import (
     sizes_of,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
-from bt_bench.suites.block_tables.workloads.serving.arrivals import Arrivals
 from bt_bench.suites.block_tables.workloads.serving.limits import (
     fit_lengths,
     pool_size,
+    refuse_oversized,
     validate_trace,
 )
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
@@ -67,13 +67,14 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         as any request generates tokens: a window of no more steps fits, at any named place. Behind
         a window of the start, nothing is read.
         """
-        parts = reader_of(self).parts()
-        Arrivals(iter([first := next(parts)]), self, pool_size(self))
-        longest = int(fit_lengths(first, self.max_model_len)[1].max())
-        if known_start(self.window) is None:
-            for part in parts:
-                Arrivals(iter([part]), self, pool_size(self))
-                longest = max(longest, int(fit_lengths(part, self.max_model_len)[1].max()))
+        number = longest = 0
+        for part in reader_of(self).parts():
+            context, generated = fit_lengths(part, self.max_model_len)
+            refuse_oversized(context + generated - 1, self, pool_size(self), number)
+            number += len(part)
+            longest = max(longest, int(generated.max()))
+            if known_start(self.window) is not None:
+                break
         if isinstance(self.window.at, int) or self.window.steps > longest:
             self.build()
 

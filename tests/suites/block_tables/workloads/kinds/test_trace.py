@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bt_bench.suites.block_tables.workloads import (
 )
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.kinds.trace import tokens_per_step
+from bt_bench.suites.block_tables.workloads.serving import trace
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.suites.block_tables.workloads.steps import Append, Step
 from bt_bench.suites.block_tables.workloads.window import first_step
@@ -171,3 +173,41 @@ def test_validation_does_not_read_the_trace(parameters, tmp_path):
     parameters().check()
     with pytest.raises(UsageError, match="column TIMESTAMP is missing"):
         build_workload(parameters())
+
+
+def test_a_window_of_the_start_reads_no_more_than_it_needs(parameters, tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "LINES", 4)
+    path = tmp_path / "trace.csv"
+    digest = build_workload(parameters(window={"steps": 3})).digest()
+    path.write_text(path.read_text(encoding="utf-8") + "\r\nand so on", encoding="utf-8")
+    for at in ("start", 0):
+        early = parameters(window={"at": at, "steps": 3})
+        early.check_by_reading()
+        assert early.num_programs() > 0
+        assert build_workload(early).digest() == digest
+    for at in ("middle", "busiest", 1000):
+        late = parameters(window={"at": at, "steps": 3})
+        for read in (late.check_by_reading, late.build, late.describe):
+            with pytest.raises(UsageError, match=r"trace.csv:32: column ContextTokens is missing"):
+                read()
+
+
+def test_a_request_that_is_too_large_is_found_wherever_it_is(parameters, monkeypatch):
+    monkeypatch.setattr(trace, "LINES", 4)
+    small = {"max_model_len": 60, "num_blocks": 7, "window": {"at": "middle", "steps": 3}}
+    with pytest.raises(UsageError, match=r"request 4 of the trace alone needs"):
+        parameters(**small).check_by_reading()
+
+
+def test_a_trace_in_parts_gives_the_same_steps(parameters, monkeypatch):
+    window = {"at": "middle", "steps": 20}
+    whole = build_workload(parameters(window=window, num_blocks=40)).digest()
+    monkeypatch.setattr(trace, "LINES", 3)
+    assert build_workload(parameters(window=window, num_blocks=40)).digest() == whole
+    assert whole[:16] == "83d9984166141c46"
+
+
+def test_remarks_are_no_part_of_the_digest(parameters):
+    workload = build_workload(parameters())
+    assert replace(workload, remarks=("dropped",)).digest() == workload.digest()
+    assert replace(workload, remarks=("dropped",)) == workload

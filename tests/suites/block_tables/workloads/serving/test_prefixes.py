@@ -141,9 +141,9 @@ class Contents:
 @pytest.mark.parametrize("seed", range(24))
 def test_blocks_hold_what_their_requests_computed(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    hash_tokens = int(rng.choice([2, 4]))
-    sizes = ((4,), (2, 4), (3, 2))[seed % 3]
-    window = [5 * int(rng.integers(2)) for _ in sizes]
+    hash_tokens, sizes = ((2, (4,)), (4, (2, 4)), (2, (3, 2)), (8, (2,)))[seed % 4]
+    window = [2 * int(rng.integers(2)) for _ in sizes]
+    for_one = sum(-(-36 // size) for size in sizes)
     requests: list[Hashed] = []
     for _ in range(40):
         context = int(rng.integers(1, 30))
@@ -155,9 +155,9 @@ def test_blocks_hold_what_their_requests_computed(seed: int) -> None:
         hash_tokens,
         block_size=list(sizes),
         sliding_window=window,
-        num_blocks=int(rng.integers(18, 30)),
+        num_blocks=-(-for_one // len(sizes)) + int(rng.integers(6)),
         max_num_reqs=4,
-        max_num_batched_tokens=int(rng.integers(6, 40)),
+        max_num_batched_tokens=int(rng.integers(4, 24)),
         max_model_len=36,
     )
     contents = Contents(requests, hash_tokens, scheduler)
