@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -62,6 +63,8 @@ class Arrivals:
         self._parameters = parameters
         self._num_blocks = num_blocks
         self._first = 0  # number of the first request of the part
+        self._queue: deque[Request] = deque()
+        self._has_sessions = False
         self._part: list[tuple[float, int, int, int, float, tuple[object, ...]]] = []
         self._place = 0
         self._waiting: dict[int, list[Request]] = {}  # for the end of a request, by its number
@@ -74,17 +77,34 @@ class Arrivals:
         times += [self._delayed[0][0]] if self._delayed else []
         return min(times, default=None)
 
-    def until(self, clock_s: float) -> Iterator[Request]:
-        """Yield the requests that have arrived at a time, in order of arrival."""
-        while (at := self.next_s()) is not None and at <= clock_s:
+    def first(self, clock_s: float) -> Request | None:
+        """Return the first request in the queue at a time; `None` if there is none.
+
+        Requests arrive in the queue only when it is their turn: under too high a load, it would
+        have to hold most of the trace. In a trace with sessions, though, a request must be there
+        before the one that it follows has ended.
+        """
+        while self._has_sessions or not self._queue:
+            at = self.next_s()
+            if at is None or at > clock_s:
+                break
             if self._delayed and self._delayed[0][0] == at:
-                yield heapq.heappop(self._delayed)[-1]
+                self._queue.append(heapq.heappop(self._delayed)[-1])
                 continue
             request = self._take()
             if request.follows < 0:
-                yield request
+                self._queue.append(request)
             else:
                 self._waiting.setdefault(request.follows, []).append(request)
+        return self._queue[0] if self._queue else None
+
+    def admit(self) -> None:
+        """Take the first request from the queue."""
+        self._queue.popleft()
+
+    def put_back(self, request: Request) -> None:
+        """Put a request at the front of the queue."""
+        self._queue.appendleft(request)
 
     def end(self, number: int, clock_s: float) -> None:
         """Note that a request has ended, and when those that follow it arrive."""
@@ -105,6 +125,7 @@ class Arrivals:
         part = next(self._parts, None)
         if part is None:
             return
+        self._has_sessions |= part.follows is not None
         context, generated = fit_lengths(part, self._parameters.max_model_len)
         shortened = (context < part.context_tokens) | (generated < part.generated_tokens)
         self.num_truncated += int(np.count_nonzero(shortened))

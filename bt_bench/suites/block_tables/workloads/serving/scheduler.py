@@ -38,7 +38,7 @@ over.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -136,7 +136,6 @@ class Scheduler:
             sizes, layout_of(parameters).reaches, parameters.max_num_reqs
         )
         self._arrivals = Arrivals(parts, parameters, self.pool.num_blocks)
-        self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}  # by number
         self._set_up_rows()
 
@@ -224,12 +223,11 @@ class Scheduler:
 
     def _wait_for_work(self) -> bool:
         """Let requests arrive, jumping in time if there is no work; return false at the end."""
-        if not self._count and not self._waiting:
+        if self._arrivals.first(self.clock_s) is None and not self._count:
             next_s = self._arrivals.next_s()
             if next_s is None:
                 return False
             self.clock_s = max(self.clock_s, next_s)
-        self._waiting.extend(self._arrivals.until(self.clock_s))
         return True
 
     def _tokens_of_running(self) -> tuple[Int64Array, int]:
@@ -281,14 +279,16 @@ class Scheduler:
         self._keys.pop(number, None)
         # The token generated last is known, though not computed yet.
         request.prefill_end = max(request.prefill_end, computed + 1)
-        self._waiting.appendleft(request)
+        self._arrivals.put_back(request)
 
     def _admit(self, budget: int) -> tuple[list[int], list[Append]]:
         """Admit waiting requests; return the tokens and the append of each."""
         chunks: list[int] = []
         appends = []
-        while budget and self._free_rows and self._waiting:
-            request = self._waiting[0]
+        while budget and self._free_rows:
+            request = self._arrivals.first(self.clock_s)
+            if request is None:
+                break
             units = self._cached_units(request)
             computed = len(units) * self._units.num_tokens if units else 0
             chunk = min(request.prefill_end - computed, budget)
@@ -302,7 +302,7 @@ class Scheduler:
                 num_new += self._sharing.num_idle(units)
             if num_new > self.pool.num_free:
                 break
-            self._waiting.popleft()
+            self._arrivals.admit()
             row = self._free_rows.pop()
             self._running[request.number] = request
             held = self._share(request, units)
