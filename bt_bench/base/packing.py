@@ -35,13 +35,14 @@ _OTHERS = {
 _PACKED_BYTES = 8192  # of a zstd file at a time: they unpack to 256 MiB at most
 
 
-def refuse_stand_in(head: bytes, name: str, expected: str) -> None:
+def refuse_stand_in(head: bytes, name: str, expected: str, *, unpacks: bool = False) -> None:
     """Refuse a file that stands for another one, or is of a kind that nothing here reads.
 
     Args:
         head: the first bytes of the file, `HEAD_BYTES` or more if it is that long.
         name: the file's name in messages.
         expected: the expected kind of file, for messages.
+        unpacks: whether the reader takes files packed in one of the ways of `PACKED`.
 
     Raises:
         UsageError: for a pointer of Git LFS or git-annex, a web page, and packed or binary files
@@ -65,6 +66,9 @@ def refuse_stand_in(head: bytes, name: str, expected: str) -> None:
             f"{name} is a web page; expected {expected}. Download the file itself: on GitHub that "
             "is the link 'Raw'"
         )
+    suffix = None if unpacks else packing_of(head)
+    if suffix is not None:
+        raise UsageError(f"{name} begins as a {suffix} file; expected {expected}: unpack it")
     for magic, what in _OTHERS.items():
         if magic.match(head):
             raise UsageError(f"{name} is {what}; expected {expected}")
@@ -92,7 +96,7 @@ def unpacking(file: IO[bytes], name: str, expected: str) -> Iterator[IO[bytes]]:
     """
     head = file.read(HEAD_BYTES)
     file.seek(0)
-    refuse_stand_in(head, name, expected)
+    refuse_stand_in(head, name, expected, unpacks=True)
     suffix = packing_of(head)
     if suffix is None:
         yield file

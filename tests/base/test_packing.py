@@ -94,6 +94,19 @@ def test_what_lies_in_place_of_a_file_is_named(head: bytes, message: str) -> Non
         refuse_stand_in(head, "x", "a trace")
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize(
+    "read", [lambda path: load_config(str(path)), read_engine_file, RecordedFile]
+)
+def test_readers_that_do_not_unpack_name_packed_files(tmp_path: Path, read: Any, pack: Any) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(pack(b"cases: []\n"))
+    with pytest.raises(UsageError, match=r"data begins as a \.(gz|xz) file; .*: unpack it"):
+        read(path)
+    with pytest.raises(UsageError, match=r"unpacked, begins as a \.gz file; expected a trace"):
+        unpacked(pack(gzip.compress(b"twice")))
+
+
 def test_data_is_not_taken_for_a_pointer() -> None:
     for head in (b"", b"version: 2\n", b"BZh,PAR,1\n", b'{"a": "<html>"}', POINTER[9:]):
         refuse_stand_in(head, "x", "a trace")

@@ -282,7 +282,7 @@ def _add(tar: tarfile.TarFile, time: int, name: str, data: bytes) -> None:
 def _read_members(raw: IO[bytes], path: Path) -> tuple[dict[str, str], dict[str, bytes]]:
     """Return the digests of all files in an archive, and the contents of its own two."""
     begin = raw.read(HEAD_BYTES)
-    refuse_stand_in(begin, str(path), "an archive of a run")
+    refuse_stand_in(begin, str(path), "an archive of a run", unpacks=True)
     if not begin.startswith(_XZ_MAGIC):
         raise UsageError(f"{path} is no {ARCHIVE_SUFFIX} file; expected an archive of a run")
     raw.seek(-len(_XZ_END), os.SEEK_END)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from bt_bench.base.errors import UsageError
-from bt_bench.protocol import build_workload
+from bt_bench.protocol import build_workload, built_record
+from bt_bench.suites.batch_preparation.workloads.kinds import (
+    TraceParameters as InputTraceParameters,
+)
 from bt_bench.suites.block_tables.workloads import (
     TraceParameters,
     UniformParameters,
@@ -205,6 +208,18 @@ def test_a_trace_in_parts_gives_the_same_steps(parameters, monkeypatch):
     monkeypatch.setattr(trace, "LINES", 3)
     assert build_workload(parameters(window=window, num_blocks=40)).digest() == whole
     assert whole[:16] == "83d9984166141c46"
+
+
+def test_the_record_of_a_result_has_what_was_left_out(write_trace):
+    path = write_trace([(1, 1, 1), (2, 4, 0), (3, 1, 3)])
+    columns = {"drop_failed": True}
+    given = {"workload": "trace", "trace": path, "columns": columns, "window": Window(steps=2)}
+    record = built_record(TraceParameters(**given))
+    assert record.remarks == ["1 request of 0 tokens left out, as failed"]
+    tables = InputTraceParameters(**given)
+    assert build_workload(tables).remarks == tuple(record.remarks)
+    without = replace(build_workload(tables), remarks=())
+    assert without.digest() == built_record(tables).digest
 
 
 def test_remarks_are_no_part_of_the_digest(parameters):
