@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from typing import Any
 
@@ -208,6 +209,36 @@ def test_a_trace_in_parts_gives_the_same_steps(parameters, monkeypatch):
     monkeypatch.setattr(trace, "LINES", 3)
     assert build_workload(parameters(window=window, num_blocks=40)).digest() == whole
     assert whole[:16] == "83d9984166141c46"
+
+
+BAILIAN = '{"chat_id": 7, "timestamp": 0.5, "input_length": 9, "output_length": 2}\n'
+SESSION = '{"session_id": "a", "timestamp": 1, "input_length": 9, "output_length": 2}\n' + (
+    '{"session_id": "a", "delay": 5, "input_length": 9, "output_length": 2}\n'
+)
+AZURE = b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,3\n"
+FAILED = "Timestamp,Model,Request tokens,Response tokens\n5,a,5,3\n6,a,6,0\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "content", "expected"),
+    [
+        ("u1.jsonl", "mooncake", BAILIAN.encode(), "the trace is one of Bailian, whose times are"),
+        ("u2.csv", "azure", b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "Git LFS"),
+        ("u2.csv.gz", "azure", gzip.compress(AZURE), 1),
+        ("u2.csv", "burstgpt", FAILED.encode(), 1),
+        ("u2.jsonl", "mooncake", SESSION.encode(), 2),
+    ],
+)
+def test_what_users_met(tmp_path, name, preset, content, expected):
+    """By the interface of b44bb22, which accepted the first, and refused the others otherwise."""
+    (tmp_path / name).write_bytes(content)
+    given = {"workload": "trace", "trace": str(tmp_path / name), "columns": {"preset": preset}}
+    parameters = TraceParameters(**given, window=Window(steps=1))
+    if isinstance(expected, int):
+        assert parameters.describe().requests_served == expected
+    else:
+        with pytest.raises(UsageError, match=expected):
+            parameters.check_by_reading()
 
 
 def test_the_record_of_a_result_has_what_was_left_out(write_trace):
