@@ -24,8 +24,9 @@ class TraceFacts:
         requests: those that are served.
         failed: those left out because they have 0 tokens.
         elsewhere: those left out because they are in no wanted part of the trace.
-        span_s: from the first arrival to the last one, in seconds of the trace, before `rate`.
-            0 until all was read.
+        sorted: those of them that have been brought in order of arrival.
+        span_s: from the first arrival to the last one of these, in seconds of the trace, before
+            `rate`.
         first_hashes: by the first hash of a prompt, how many begin with it.
         has_hashes: whether any request has hashes.
         fraction: a time with a fraction in a unit that has none, and where it is; empty: none.
@@ -34,6 +35,7 @@ class TraceFacts:
     requests: int = 0
     failed: int = 0
     elsewhere: int = 0
+    sorted: int = 0
     span_s: float = 0.0
     first_hashes: Counter[object] = field(default_factory=Counter)
     has_hashes: bool = False
@@ -42,7 +44,7 @@ class TraceFacts:
     @property
     def rate_per_s(self) -> float | None:
         """Return the mean rate of arrivals, before `rate`; `None` where all arrive at once."""
-        return (self.requests - 1) / self.span_s if self.span_s else None
+        return (self.sorted - 1) / self.span_s if self.span_s else None
 
     @property
     def sharing(self) -> int | None:
@@ -71,7 +73,7 @@ class TraceFacts:
         if self.fraction:
             yield self.fraction
         rate = self.rate_per_s
-        if rate is None or self.requests < _FEW or _RATES[0] <= rate <= _RATES[1]:
+        if rate is None or self.sorted < _FEW or _RATES[0] <= rate <= _RATES[1]:
             return
         yield (
             f"{format_number(rate)} requests a second on average, over "

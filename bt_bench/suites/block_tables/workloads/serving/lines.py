@@ -175,7 +175,9 @@ class TraceParser:
         for number, fields in enumerate(lines):
             if not number:
                 self._refuse_other_format(fields)
-            is_alone = fields.get(places.session) in (None, "")
+            # Every line of a CSV has all columns, so that a session without delays is none.
+            may_wait = self._is_json or places.delay in fields
+            is_alone = not may_wait or fields.get(places.session) in (None, "")
             at, session, delay = 0, -1, -1
             if is_alone:
                 at = self._read_time(places.arrival, self._given(places.arrival, fields))

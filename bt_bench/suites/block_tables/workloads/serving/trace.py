@@ -142,11 +142,15 @@ class TraceReader:
             lines = Lines.joined(held, read).sorted()
             num_sure = len(held)
             if num_sure:
-                yield emitted.trace(lines[:num_sure])
+                yield self._counted(emitted, lines[:num_sure])
             held = lines[num_sure:]
         if len(held):
-            yield emitted.trace(held)
-        self.facts.span_s = emitted.span_s
+            yield self._counted(emitted, held)
+
+    def _counted(self, emitted: _Emitted, lines: Lines) -> Trace:
+        part = emitted.trace(lines)
+        self.facts.sorted, self.facts.span_s = emitted.num_requests, emitted.span_s
+        return part
 
     def _out_of_place(self, read: Lines, last: int) -> UsageError:
         early = read.numbers[read.numbers[:, _ARRIVAL].argmin()]

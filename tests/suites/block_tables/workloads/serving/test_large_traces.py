@@ -152,6 +152,28 @@ def test_warnings_of_wrong_units(write: Writer, columns: Any, times: Any, warnin
         assert re.search(warning, found[0])
 
 
+def test_the_beginning_of_a_trace_is_enough_for_a_warning(
+    write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "LINES", 20)
+    reader = TraceReader(write("t.csv", rows([i * 1e-4 for i in range(99)])), 1.0, seconds())
+    next(reader.parts())
+    assert reader.facts.requests == 40
+    (warning,) = reader.facts.warnings()
+    assert warning.startswith("10000 requests a second on average, over 0.001900 s;")
+
+
+def test_a_session_in_a_csv_needs_delays(write: Writer) -> None:
+    header = "ts,in,out,session_id"
+    ((part,), _) = read(write("t.csv", header + "\n0,1,1,a\n5,1,1,a\n"), seconds())
+    assert part.follows is None
+    ((part,), _) = read(
+        write("t.csv", header + ",delay\n0,1,1,a,\n,1,1,a,5\n3,1,1,b,\n"), seconds()
+    )
+    assert part.follows is not None
+    assert part.follows.tolist() == [-1, 0, -1]
+
+
 def test_a_part_of_a_trace(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("t.csv", rows([5, 1, 2, 3, 4, 9]))
 
