@@ -6,12 +6,12 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import IO
 
 from bt_bench.base import atomic
 from bt_bench.base.errors import UsageError, nearest
+from bt_bench.base.packing import PACKED, packing_of, refuse_stand_in, unpacking
 from bt_bench.base.units import format_bytes
 
 STDIN = "-"
@@ -23,9 +23,6 @@ Reading a file takes several times its size in memory, and some files, such as /
 """
 
 _CHUNK = 1 << 20
-
-PACKED = {".xz": ("lzma", b"\xfd7zXZ\x00"), ".gz": ("gzip", b"\x1f\x8b")}
-"""The suffixes of packed files, each with the module that unpacks them and their first bytes."""
 
 _XZ_END = b"YZ"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
@@ -135,20 +132,19 @@ def packed_or_not(path: Path) -> Path:
 
 def _unpacked(data: bytes, name: str, expected: str) -> bytes:
     """Unpack data that begins as a packed file does; return other data as it is."""
-    for suffix, (module, magic) in PACKED.items():
-        if data.startswith(magic):
-            # Not above: few files are packed, and some Pythons are built without these modules.
-            try:
-                with import_module(module).open(io.BytesIO(_without_padding(data))) as file:
-                    return limited(file, f"{name}, unpacked,", expected)
-            except UsageError:
-                raise
-            except Exception as error:  # each module has its own, zlib and EOFError among them
-                raise UsageError(
-                    f"cannot unpack {name}, which begins as a {suffix} file: "
-                    f"{error or type(error).__name__}; expected {expected}, whole"
-                ) from None
-    return data
+    suffix = packing_of(data)
+    if suffix is None:
+        refuse_stand_in(data, name, expected)
+        return data
+    try:
+        data = _without_padding(data)
+    except ValueError as error:
+        raise UsageError(
+            f"cannot unpack {name}, which begins as a {suffix} file: {error}; expected "
+            f"{expected}, whole"
+        ) from None
+    with unpacking(io.BytesIO(data), name, expected) as file:
+        return limited(file, f"{name}, unpacked,", expected)
 
 
 def _without_padding(data: bytes) -> bytes:
@@ -157,7 +153,7 @@ def _without_padding(data: bytes) -> bytes:
     Raises:
         ValueError: if something else is behind xz data, which Python's lzma ignores.
     """
-    if not data.startswith(PACKED[".xz"][1]):
+    if not data.startswith(PACKED[".xz"]):
         return data  # gzip is strict, and its data may end with zeros
     data = data.rstrip(b"\0")
     if not data.endswith(_XZ_END):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bt_bench.base import refuse_stand_in
 from bt_bench.base.errors import UsageError, nearest, shown
 from bt_bench.config.problems import Place
 from bt_bench.config.stock import stock_config_names, stock_config_path
@@ -142,6 +143,7 @@ def _decoded(data: bytes, label: str) -> str:
             f"{label}: is larger than {MAX_BYTES // 2**20} MiB; expected a config. Write axes "
             "under 'product' or 'zip' in place of single cases"
         )
+    refuse_stand_in(data, label, "a config")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ def digest_of(*values: object) -> str:
 
     Args:
         values: numbers, text, None, numpy arrays, and lists, tuples, sets, mappings and
-            dataclasses of these.
+            dataclasses of these, without fields whose metadata has `digest` as False.
 
     Raises:
         TypeError: for anything else, whose `repr` might hold an address.
@@ -38,8 +38,8 @@ def _add(state: hashlib._Hash, value: object) -> None:
     elif isinstance(value, list | tuple):
         _add_all(state, "list", value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-        _add(state, fields)
+        fields = [f.name for f in dataclasses.fields(value) if f.metadata.get("digest", True)]
+        _add(state, {name: getattr(value, name) for name in fields})
     else:
         raise TypeError(
             f"{type(value).__name__} is in a workload; expected numbers, text, numpy arrays, and "

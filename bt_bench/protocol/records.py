@@ -242,6 +242,7 @@ def record_of(parameters: WorkloadParameters, workload: Workload) -> WorkloadRec
             for operation, steps in traffic_by_operation(suite, workload)
             if not operation.traits.on_host
         },
+        remarks=[str(remark) for remark in workload.remarks],
     )
 
 

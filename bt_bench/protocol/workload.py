@@ -33,11 +33,14 @@ class Workload(ABC):
 
     `steps` is the window that is replayed, in order; the suite decides the contents of a step.
     A conformance workload that is `large` takes Triton's interpreter minutes: variants are checked
-    on it only where kernels are compiled.
+    on it only where kernels are compiled. `remarks` add facts to its parameters, such as how
+    much of a file was left out; results keep them. They belong into no digest: a field of a
+    dataclass is left out with `metadata={"digest": False}`.
     """
 
     steps: Sequence[Any]
     large: bool = False
+    remarks: Sequence[str] = ()
 
     @property
     def features(self) -> frozenset[str]:

@@ -212,6 +212,8 @@ class _CaseSweep:
         """Check and measure some operations, and store each when it is done."""
         self.progress.phase("checking", self.case.name)
         checked = self._check(operations)
+        for remark in checked.workload.remarks:
+            self.progress.say(f"{self.case.name}: {remark}")
         for operation in operations:
             key = case_key(operation, self.case.name)
             self.progress.phase("measuring", key)

@@ -155,8 +155,10 @@ def test_aliases_of_aliases(error_of):
          "custom_outputs, layout_source, seed, requests, tokens, staged_writes, dummy_requests, "
          "mapping, tokens_per_request, prefills, prefill_tokens, min_length, file, window.name, "
          "window.at, window.steps, spread, longest, writes, written_ids, trace, columns.preset, "
-         "columns.arrival, columns.prompt, columns.output, columns.time, rate, base_ms, "
-         "per_token_us, num_blocks, window, columns"),
+         "columns.arrival, columns.prompt, columns.output, columns.time, columns.drop_failed, "
+         "columns.hashes, columns.hash_tokens, columns.session, columns.delay, part.begin, "
+         "part.end, part.requests, rate, base_ms, per_token_us, num_blocks, prefix_caching, "
+         "window, columns, part"),
         ("defaults:\n  rate: 3\ncases: [GOOD]", "my.yaml:2:3: 'rate' is a parameter of trace "
          "workloads, and no case is one; remove it"),
     ],

@@ -220,9 +220,11 @@ cases:
   trace: azure_code
   columns:
     preset: azure
+  part: {}
   rate: 1.0
   base_ms: 20.0
   per_token_us: 5.0
+  prefix_caching: false
   window:
     name: start
     at: start

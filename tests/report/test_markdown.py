@@ -18,6 +18,7 @@ from support.factories import (
     make_failed_case,
     make_gpu,
     make_result,
+    make_workload,
 )
 from support.goldens import assert_golden
 
@@ -130,6 +131,13 @@ def test_rounds_stops_and_discarded_rounds_are_in_the_lead() -> None:
     )
     assert "with their number: gather (baseline 2," in lead
     assert "slots (" not in lead
+
+
+def test_remarks_of_workloads_are_in_the_lead_once() -> None:
+    workload = make_workload().model_copy(update={"remarks": ["2 requests left out"]})
+    cases = [make_case(workload=workload)]
+    text = render_comparison([make_result("baseline", cases), make_result("fused", cases)])
+    assert text.split("\n## ")[0].count("small: 2 requests left out") == 1
 
 
 def test_crashes_that_did_not_come_back_are_in_the_lead_and_listed() -> None:

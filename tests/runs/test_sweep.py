@@ -203,6 +203,18 @@ def test_results_are_in_the_order_of_the_config_and_runs_are_not(sweep):
     assert {key.split("/")[0] for key in run[::2]} == set(OPERATIONS), "operations are shuffled too"
 
 
+def test_remarks_of_a_workload_are_heard_and_stored(sweep, monkeypatch):
+    given = make_workload
+
+    def remarked(name):
+        return given(name).model_copy(update={"remarks": [f"2 of {name} left out"]})
+
+    monkeypatch.setitem(globals(), "make_workload", remarked)
+    results, listening = sweep(ScriptedRunner(), make_spec(["a"]))
+    assert listening.heard.count("a: 2 of a left out") == 1
+    assert all(case.workload.remarks == ["2 of a left out"] for case in results[0].cases)
+
+
 def test_the_order_follows_from_the_seed(sweep, tmp_path):
     orders = []
     for number, seed in enumerate((1, 1, 2)):

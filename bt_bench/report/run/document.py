@@ -81,6 +81,7 @@ def run_document(
             *_family_facts(arms),
             *_failure_facts(failures),
             *_crash_facts(crashes),
+            *_workload_facts(arms),
         ),
         sections=tuple(sections),
     )
@@ -158,6 +159,14 @@ def _family_facts(arms: Arms) -> Iterator[str]:
     """Yield how verdicts are corrected for multiple tests, if the tables have any."""
     if arms.judged is not None and not arms.on_cpu:
         yield from family_facts(arms.judged.judgements, Rules())
+
+
+def _workload_facts(arms: Arms) -> Iterator[str]:
+    """Yield the remarks of the workloads, such as how much of a trace was left out; each once."""
+    cases = (case for arm in arms.all for case in arm.result.cases)
+    yield from dict.fromkeys(
+        f"{case.case}: {remark}" for case in cases for remark in case.workload.remarks
+    )
 
 
 def _crash_facts(crashes: Sequence[str]) -> Iterator[str]:

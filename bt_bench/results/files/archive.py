@@ -24,7 +24,16 @@ from typing import IO, Literal
 
 from pydantic import ValidationError
 
-from bt_bench.base import MOST_BYTES, limited, lock, naming, open_own, writing
+from bt_bench.base import (
+    HEAD_BYTES,
+    MOST_BYTES,
+    limited,
+    lock,
+    naming,
+    open_own,
+    refuse_stand_in,
+    writing,
+)
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.folders import LOCK_NAME, RunFolder
 from bt_bench.results.files.reading import read_run
@@ -272,8 +281,9 @@ def _add(tar: tarfile.TarFile, time: int, name: str, data: bytes) -> None:
 
 def _read_members(raw: IO[bytes], path: Path) -> tuple[dict[str, str], dict[str, bytes]]:
     """Return the digests of all files in an archive, and the contents of its own two."""
-    begin = raw.read(len(_XZ_MAGIC))
-    if begin != _XZ_MAGIC:
+    begin = raw.read(HEAD_BYTES)
+    refuse_stand_in(begin, str(path), "an archive of a run", unpacks=True)
+    if not begin.startswith(_XZ_MAGIC):
         raise UsageError(f"{path} is no {ARCHIVE_SUFFIX} file; expected an archive of a run")
     raw.seek(-len(_XZ_END), os.SEEK_END)
     if raw.read() != _XZ_END:

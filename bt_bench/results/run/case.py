@@ -175,7 +175,8 @@ class WorkloadRecord(Noun):
 
     `sizes` are those of each step by name, as its suite names them. `required_bytes` are by
     operation, where the suite knows them: in a result file that of the case alone. Earlier versions
-    did not record them.
+    did not record them. `remarks` add facts to the parameters, such as how much of a file was left
+    out.
     """
 
     kind: str = Field(min_length=1)
@@ -184,6 +185,7 @@ class WorkloadRecord(Noun):
     num_steps: int = Field(ge=1)
     sizes: dict[str, list[int]] = {}
     required_bytes: dict[str, RequiredBytes] = {}
+    remarks: list[str] = []
 
     @model_validator(mode="before")
     @classmethod

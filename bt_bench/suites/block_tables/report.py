@@ -20,6 +20,7 @@ from bt_bench.suites.block_tables.workloads import (
     Distribution,
     RecordedFigures,
     StepFigures,
+    TraceFigures,
 )
 
 _COLUMNS = ("Per step", "min", "p50", "p90", "p99", "max", "mean")
@@ -54,8 +55,9 @@ def _facts(description: Description) -> Iterator[str]:
         yield f"features: {', '.join(description.features)}"
     trace = description.trace
     if trace is not None:
+        yield from _trace_facts(description.requests_served, trace)
         yield (
-            f"trace: {description.requests_served} requests in "
+            f"serving: {description.requests_served} requests in "
             f"{format_number(trace.simulated_s)} s of simulated time; "
             f"{trace.requests_truncated} truncated to max_model_len, "
             f"{trace.preemptions} preemptions, "
@@ -63,6 +65,29 @@ def _facts(description: Description) -> Iterator[str]:
         )
     if description.recorded is not None:
         yield from _recorded_facts(description.recorded)
+
+
+def _trace_facts(requests: int, trace: TraceFigures) -> Iterator[str]:
+    rate = "" if trace.rate_per_s is None else f", {format_number(trace.rate_per_s)} a second"
+    left_out = [
+        f"{count:,} {why}"
+        for count, why in (
+            (trace.requests_failed, "of 0 tokens, as failed"),
+            (trace.requests_in_other_parts, "in other parts"),
+        )
+        if count
+    ]
+    yield (
+        f"trace: {requests:,} requests in {format_number(trace.span_s)} s{rate}"
+        + f"; left out: {listed(left_out)}" * bool(left_out)
+    )
+    if trace.requests_sharing_a_prefix is not None:
+        share = format_percent(100 * trace.requests_sharing_a_prefix / requests)
+        hits = "no hits, since prefix_caching is false"
+        if trace.prefix_hits is not None:
+            hits = f"{trace.prefix_hits:,} hits with {trace.prefix_hit_tokens:,} cached tokens"
+        yield f"prefixes: {share} % of requests begin as another one; {hits}"
+    yield from (f"warning: {text}" for text in trace.warnings)
 
 
 def _recorded_facts(recorded: RecordedFigures) -> Iterator[str]:

@@ -48,7 +48,7 @@ def with_inputs(
     rng = np.random.default_rng((seed, 56))
     steps = tuple(_derived(tables.steps, drafts, prompt_tails, layout.max_model_len, rng))
     tokens = tokens_of(rng, num_tokens_needed(layout, len(steps)))
-    return InputWorkload(tables.layout, layout, tokens, tables.setup, steps)
+    return InputWorkload(tables.layout, layout, tokens, tables.setup, steps, remarks=tables.remarks)
 
 
 def longest_sequence(tables: Workload) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -84,6 +84,7 @@ class InputWorkload(CommonWorkload):
         setup: appends that build the state before the first step.
         steps: the window, in order.
         large: see the base class.
+        remarks: see the base class.
     """
 
     table_layout: TableLayout
@@ -92,6 +93,7 @@ class InputWorkload(CommonWorkload):
     setup: tuple[Append, ...]
     steps: tuple[InputStep, ...]
     large: bool = False
+    remarks: tuple[str, ...] = field(default=(), compare=False, metadata={"digest": False})
 
     @property
     def features(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from bt_bench.suites.block_tables.workloads.describe import (
     Distribution,
     RecordedFigures,
     StepFigures,
+    TraceFigures,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters
 from bt_bench.suites.block_tables.workloads.kinds.batch import BatchParameters

@@ -1,12 +1,13 @@
 """The description of a workload, before anything is timed.
 
-Every figure of a trace covers all its steps, and again the window's alone. Only a few small
-integers are kept of each step; the whole sequence is never in memory.
+Every figure of a trace covers all its steps, and again the window's alone. Only one small integer
+is kept of each step; the whole sequence is never in memory.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -63,8 +64,35 @@ class StepFigures(Noun):
 
 
 class TraceFigures(Noun):
-    """Figures that only a trace has: of its serving, and of the window's steps."""
+    """Figures that only a trace has: its own, of its serving, and of the window's steps.
 
+    Args:
+        span_s: seconds from its first arrival to its last one, as in the file.
+        rate_per_s: mean arrivals a second in the file; `None`: all arrive at once.
+        requests_failed: requests of 0 tokens, which are left out.
+        requests_in_other_parts: requests left out by the limits of `part`.
+        requests_sharing_a_prefix: requests whose prompts begin with the same hashed block as
+            another's; `None`: the trace has no hashes.
+        prefix_hits: admissions of requests with cached blocks; `None`: there is no cache.
+        prefix_hit_tokens: tokens in these blocks; `None` likewise.
+        warnings: reasons to think that the trace was read in a wrong way.
+        simulated_s: seconds that serving it takes.
+        requests_truncated: requests cut to `max_model_len`.
+        preemptions: requests that lost their blocks, counted each time.
+        pool_blocks: blocks of all groups.
+        window_name: name of the window.
+        window_start: its first step.
+        window: figures of its steps.
+    """
+
+    span_s: float
+    rate_per_s: float | None
+    requests_failed: int
+    requests_in_other_parts: int
+    requests_sharing_a_prefix: int | None
+    prefix_hits: int | None
+    prefix_hit_tokens: int | None
+    warnings: list[str]
     simulated_s: float
     requests_truncated: int
     preemptions: int
@@ -210,7 +238,7 @@ class HeldBlocks:
 
 
 class Tally:
-    """A running total of steps: a few integers for each, and a histogram of row lengths.
+    """A running total of steps: histograms of their figures, and the tokens of each.
 
     Args:
         layout: layout of the tables.
@@ -229,7 +257,8 @@ class Tally:
             for members in groups.values()
         ]
         names = ("num_reqs", "num_tokens", "rows_written", "block_ids_written")
-        self._counts = {name: array("q") for name in names}
+        self._counts = {name: Counter[int]() for name in names}
+        self._tokens = array("i")  # of each step; a week of a trace has tens of millions
         self._every_group_written = 0
         self._with_prefill = 0
 
@@ -237,8 +266,9 @@ class Tally:
         """Add one step."""
         lengths = [[len(ids) for ids in append.block_ids] for append in batch.appends]
         counts = (len(batch.rows), batch.num_tokens, len(lengths), sum(map(sum, lengths)))
-        for values, count in zip(self._counts.values(), counts, strict=True):
-            values.append(count)
+        for steps_with, count in zip(self._counts.values(), counts, strict=True):
+            steps_with[count] += 1
+        self._tokens.append(batch.num_tokens)
         self._every_group_written += bool(lengths) and all(map(any, zip(*lengths, strict=True)))
         self._with_prefill += batch.num_prefills > 0
         for histogram, row_blocks in zip(self._row_blocks, batch.row_blocks, strict=True):
@@ -246,14 +276,14 @@ class Tally:
 
     def tokens(self) -> Int64Array:
         """Return the tokens of each step."""
-        return np.array(self._counts["num_tokens"], dtype=np.int64)
+        return np.array(self._tokens, dtype=np.int64)
 
     def figures(self, prefills_known: bool = True) -> StepFigures:
         """Return the figures of all steps added."""
-        num_steps = len(self._counts["num_reqs"])
+        num_steps = len(self._tokens)
         of_steps: dict[str, Any] = {
-            name: _distribution(*np.unique(np.array(values, dtype=np.int64), return_counts=True))
-            for name, values in self._counts.items()
+            name: _distribution(*np.array(sorted(steps_with.items()), dtype=np.int64).T)
+            for name, steps_with in self._counts.items()
         }
         row_blocks = [
             RowBlocks(
@@ -269,7 +299,7 @@ class Tally:
             num_steps=num_steps,
             **of_steps,
             row_blocks=row_blocks,
-            share_without_write=self._counts["rows_written"].count(0) / num_steps,
+            share_without_write=self._counts["rows_written"][0] / num_steps,
             share_with_every_group_written=self._every_group_written / num_steps,
             share_with_prefill=self._with_prefill / num_steps if prefills_known else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -29,6 +29,7 @@ class Workload(CommonWorkload):
         steps: the window, in order; state is carried from step to step.
         custom_outputs: gather and slots write into buffers of the caller, in every step.
         large: see the base class.
+        remarks: see the base class.
     """
 
     layout: TableLayout
@@ -37,6 +38,7 @@ class Workload(CommonWorkload):
     steps: tuple[Step, ...]
     custom_outputs: bool = False
     large: bool = False
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def features(self) -> frozenset[str]:

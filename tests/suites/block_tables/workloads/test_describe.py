@@ -74,6 +74,14 @@ def test_a_trace_by_hand(traced):
         "peak_blocks_in_use": 4,
         "recorded": None,
         "trace": {
+            "span_s": 0.001,
+            "rate_per_s": 2000.0,
+            "requests_failed": 0,
+            "requests_in_other_parts": 0,
+            "requests_sharing_a_prefix": None,
+            "prefix_hits": None,
+            "prefix_hit_tokens": None,
+            "warnings": [],
             "simulated_s": pytest.approx(0.080085),
             "requests_truncated": 0,
             "preemptions": 0,
@@ -213,3 +221,45 @@ def test_blocks_before_a_window_are_free_and_used_again(traced):
 def test_a_description_survives_json():
     description = BatchParameters(workload="batch", requests=3).describe()
     assert Description.model_validate_json(description.model_dump_json()) == description
+
+
+def test_a_trace_is_described_as_it_was_read(tmp_path):
+    times = [0, 1, 2, 3, 3.5, *range(4, 22)]
+    lines = [
+        {"timestamp": at, "input_length": 12, "output_length": 1, "hash_ids": [1, 2, i]}
+        for i, at in enumerate(times)
+    ]
+    lines[3]["output_length"] = 0
+    lines[5]["hash_ids"] = [9]
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    parameters = TraceParameters(
+        workload="trace",
+        trace=str(tmp_path / "m.jsonl"),
+        columns={"preset": "mooncake", "hash_tokens": 4, "drop_failed": True},
+        part={"begin": 1},
+        prefix_caching=True,
+        block_size=4,
+        window=Window(steps=1),
+    )
+    description = parameters.describe()
+    figures = description.trace
+    assert figures is not None
+    assert (figures.span_s, figures.rate_per_s) == (0.02, 1000.0)
+    assert (figures.requests_failed, figures.requests_in_other_parts) == (1, 1)
+    assert figures.requests_sharing_a_prefix == 20
+    assert figures.prefix_hits == 19
+    assert figures.prefix_hit_tokens == 19 * 8
+    (warning,) = figures.warnings
+    assert warning.startswith("key timestamp is 3.5 in line 5: milliseconds with a fraction")
+    (facts,) = workload_document("m", description).lead
+    for fact in (
+        "trace: 21 requests in 0.02000 s, 1000 a second; left out: 1 of 0 tokens, as failed and 1 "
+        "in other parts",
+        "prefixes: 95.2 % of requests begin as another one; 19 hits with 152 cached tokens",
+        f"warning: {warning}",
+    ):
+        assert fact in facts.items
+    assert build_workload(parameters).remarks == (
+        "1 request of 0 tokens left out, as failed",
+        warning,
+    )

@@ -24,13 +24,18 @@ from bt_bench.suites.block_tables.workloads.describe import (
     sizes_of,
 )
 from bt_bench.suites.block_tables.workloads.kind import WorkloadParameters, programs_of_step
-from bt_bench.suites.block_tables.workloads.serving.limits import fit_lengths, validate_trace
+from bt_bench.suites.block_tables.workloads.serving.limits import (
+    fit_lengths,
+    pool_size,
+    refuse_oversized,
+    validate_trace,
+)
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
 from bt_bench.suites.block_tables.workloads.serving.scheduler import (
     Scheduler,
     iterate_steps,
+    reader_of,
 )
-from bt_bench.suites.block_tables.workloads.serving.trace import read_trace
 from bt_bench.suites.block_tables.workloads.steps import Int64Array
 from bt_bench.suites.block_tables.workloads.window import (
     Window,
@@ -59,17 +64,23 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         """See the base class: a trace that is damaged, needs more blocks, or is too short.
 
         Only the scheduler can determine the length of a sequence. It takes at least as many steps
-        as any request generates tokens: a window of no more steps fits, at any named place.
+        as any request generates tokens: a window of no more steps fits, at any named place. Behind
+        a window of the start, nothing is read.
         """
-        trace = read_trace(self.trace, self.rate, self.columns)
-        Scheduler(self, trace)
-        _, generated = fit_lengths(trace, self.max_model_len)
-        if isinstance(self.window.at, int) or self.window.steps > generated.max():
+        number = longest = 0
+        for part in reader_of(self).parts():
+            context, generated = fit_lengths(part, self.max_model_len)
+            refuse_oversized(context + generated - 1, self, pool_size(self), number)
+            number += len(part)
+            longest = max(longest, int(generated.max()))
+            if known_start(self.window) is not None:
+                break
+        if isinstance(self.window.at, int) or self.window.steps > longest:
             self.build()
 
     def num_programs(self) -> int:
-        """See the base class; assumes as many requests as run at once on average."""
-        trace = read_trace(self.trace, self.rate, self.columns)
+        """See the base class; assumes as many as run at once on average, early in the trace."""
+        trace = next(reader_of(self).parts())
         _, generated = fit_lengths(trace, self.max_model_len)
         seconds = float(generated.sum()) * self.base_ms / 1000
         running = seconds / max(float(trace.arrival_s[-1]), self.base_ms / 1000)
@@ -77,7 +88,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         return self.window.steps * programs_of_step(requests, len(self.block_sizes()))
 
     def build(self) -> Workload:
-        """See the base class; reads the trace."""
+        """See the base class; reads the trace as far as the window needs it."""
         window = self.window
         start = known_start(window)
         if start is None:
@@ -89,7 +100,14 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         steps = tuple(islice(iterate_steps(scheduler), window.steps))
         if len(steps) < window.steps:
             raise beyond_the_end(window, start, scheduler.num_steps)
-        return Workload(layout_of(self), self.idx_mapping_dtype, setup, steps, self.custom_outputs)
+        return Workload(
+            layout_of(self),
+            self.idx_mapping_dtype,
+            setup,
+            steps,
+            self.custom_outputs,
+            remarks=tuple(scheduler.facts.remarks()),
+        )
 
     def describe(self, workload: Workload | None = None) -> Description:
         """See the base class; runs the scheduler over the whole trace."""
@@ -98,7 +116,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         while scheduler.advance():
             tally.add(scheduler.batch)
         start = first_step(self.window, tally.tokens())
-        pool = scheduler.pool
+        pool, facts = scheduler.pool, scheduler.facts
         return Description(
             kind=self.workload,
             **sizes_of(layout_of(self), self.features, self.source()),
@@ -108,6 +126,14 @@ class TraceParameters(WorkloadParameters, ServingParameters):
             block_reuse=pool.num_allocations / pool.num_distinct,
             peak_blocks_in_use=pool.peak_in_use,
             trace=TraceFigures(
+                span_s=facts.span_s,
+                rate_per_s=facts.rate_per_s,
+                requests_failed=facts.failed,
+                requests_in_other_parts=facts.elsewhere,
+                requests_sharing_a_prefix=facts.sharing,
+                prefix_hits=scheduler.num_hits if self.prefix_caching else None,
+                prefix_hit_tokens=scheduler.num_hit_tokens if self.prefix_caching else None,
+                warnings=list(facts.warnings()),
                 simulated_s=scheduler.clock_s,
                 requests_truncated=scheduler.num_truncated,
                 preemptions=scheduler.num_preempted,
@@ -139,7 +165,7 @@ def tokens_per_step(parameters: TraceParameters) -> Int64Array:
 @lru_cache(maxsize=8)
 def _tokens_per_step(kind: type[TraceParameters], parameters_json: str) -> Int64Array:
     scheduler = Scheduler(kind.model_validate_json(parameters_json))
-    tokens = array("q")
+    tokens = array("i")
     while scheduler.advance():
         tokens.append(scheduler.batch.num_tokens)
     counts = np.array(tokens, dtype=np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bt_bench.base import refuse_stand_in
 from bt_bench.base.errors import UsageError, counted, names_hint, shown
 from bt_bench.suites.block_tables.workloads.maxima import (
     MAX_BLOCK_SIZE,
@@ -91,7 +92,9 @@ class _File:
 
     def _read(self) -> dict[str, Any]:
         try:
-            document = json.loads(self._path.read_text(encoding="utf-8"))
+            data = self._path.read_bytes()
+            refuse_stand_in(data, str(self._path), "tables that an engine printed")
+            document = json.loads(data.decode())
         except OSError as error:
             raise self._error(f"cannot be read: {error.strerror or error}; {_HOW}") from None
         except (ValueError, RecursionError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bt_bench.base import HEAD_BYTES, refuse_stand_in
 from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.assemble import estimate_bytes
 from bt_bench.suites.block_tables.workloads.layouts.engine_file import MAX_GROUP_BYTES
@@ -60,6 +61,8 @@ class RecordedFile:
         if path.exists() and not path.is_file():  # opening a FIFO may wait for ever
             raise UsageError(f"{path} is not a regular file; expected a recording")
         try:
+            with path.open("rb") as file:
+                refuse_stand_in(file.read(HEAD_BYTES), str(path), "a recording")
             self._recording = Recording(path)
         except RecordingError as error:
             raise UsageError(str(error)) from None

@@ -21,19 +21,24 @@ It follows vLLM's V1 scheduler and V2 model runner wherever that affects the blo
 - Free rows are a stack, as in vLLM. Its first order is shuffled with the seed; otherwise, rows
   would follow the order of arrival.
 - Decodes come first in the batch, in order of admission; then prefills, shortest chunk first.
-- New requests are staged (overwriting) before the running ones (appending). There is no prefix
-  caching, speculation, or priority.
+- New requests are staged (overwriting) before the running ones (appending). There is no
+  speculation or priority.
+- With `prefix_caching`, the blocks of prompts are cached, and a request that begins as an earlier
+  one is admitted with its blocks, their tokens computed (`prefixes.py`). vLLM also caches blocks
+  with generated tokens, of which traces have no hashes, and finds those that the same step
+  computes; in a group with a sliding window it needs only the last cached blocks, not all.
 
 A step lasts `base_ms` plus `per_token_us` for each token. If nothing runs or waits, the clock
 jumps to the next arrival. A request that would exceed `max_model_len` has its context shortened,
 and is counted. If its generated tokens alone reach the limit, they are shortened, too, to leave one
-token of context.
+token of context. A request that follows another arrives when its delay after the other's end is
+over.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,15 +48,13 @@ from bt_bench.suites.block_tables.workloads.assemble import (
     assemble_step,
     layout_of,
 )
+from bt_bench.suites.block_tables.workloads.serving.arrivals import Arrivals, Request
 from bt_bench.suites.block_tables.workloads.serving.block_pool import BlockPool
-from bt_bench.suites.block_tables.workloads.serving.limits import (
-    fit_lengths,
-    pool_size,
-    refuse_oversized,
-    validate_trace,
-)
+from bt_bench.suites.block_tables.workloads.serving.facts import TraceFacts
+from bt_bench.suites.block_tables.workloads.serving.limits import pool_size, validate_trace
 from bt_bench.suites.block_tables.workloads.serving.parameters import ServingParameters
-from bt_bench.suites.block_tables.workloads.serving.trace import Trace, read_trace
+from bt_bench.suites.block_tables.workloads.serving.prefixes import Blocks, SharingPool, Units
+from bt_bench.suites.block_tables.workloads.serving.trace import Trace, TraceReader
 from bt_bench.suites.block_tables.workloads.serving.windows import SlidingWindows
 from bt_bench.suites.block_tables.workloads.steps import Append, Int32Array, Int64Array, Step
 
@@ -93,35 +96,47 @@ class Scheduler:
     """A scheduler that serves the requests of a trace, and keeps the current step only.
 
     Call `advance` until it returns false. After each call, `batch` and `step` give the step, and
-    all other attributes hold the state after it.
+    all other attributes hold the state after it. A trace is read as far as the steps need it.
 
     Args:
         parameters: workload parameters; a window in them is ignored.
         trace: the requests; `None`: read from `parameters.trace`.
 
+    Attributes:
+        facts: facts of the requests read so far; empty if they were given.
+        num_hits: requests admitted with cached blocks so far, and again when they were preempted.
+        num_hit_tokens: tokens in these blocks.
+
     Raises:
-        UsageError: as from `validate_trace`, or if a request needs more blocks than the pool has.
+        UsageError: as from `validate_trace`, or if a request needs more blocks than the pool has;
+            of requests that are read later, `advance` raises it.
     """
 
     def __init__(self, parameters: ServingParameters, trace: Trace | None = None) -> None:
+        self.facts = TraceFacts()
         if trace is None:
             validate_trace(parameters)
-            trace = read_trace(parameters.trace, parameters.rate, parameters.columns)
-        self.num_requests = len(trace)
+            reader = reader_of(parameters)
+            self.facts, parts = reader.facts, reader.parts()
+        else:
+            parts = iter((trace,))
         self.num_steps = 0
         self.num_finished = 0
         self.num_preempted = 0
+        self.num_hits = 0
+        self.num_hit_tokens = 0
         self.clock_s = 0.0
         self._batch: ScheduledBatch | None = None
         self._parameters = parameters
         self._budget = parameters.max_num_batched_tokens
-        self.pool = BlockPool(pool_size(parameters))
         sizes = parameters.tokens_per_column()
         self._set_up_groups(sizes)
+        self._set_up_pool(sizes)
         self._windows = SlidingWindows(
             sizes, layout_of(parameters).reaches, parameters.max_num_reqs
         )
-        self._set_up_requests(trace)
+        self._arrivals = Arrivals(parts, parameters, self.pool.num_blocks)
+        self._running: dict[int, Request] = {}  # by number
         self._set_up_rows()
 
     def _set_up_groups(self, sizes: tuple[int, ...]) -> None:
@@ -132,18 +147,13 @@ class Scheduler:
         self._size_of_group = [self._distinct_sizes.index(size) for size in sizes]
         self._sizes = np.array(self._distinct_sizes, dtype=np.int64)[:, np.newaxis]
 
-    def _set_up_requests(self, trace: Trace) -> None:
-        context, generated = fit_lengths(trace, self._parameters.max_model_len)
-        shortened = (context < trace.context_tokens) | (generated < trace.generated_tokens)
-        self.num_truncated = int(np.count_nonzero(shortened))
-        final = context + generated - 1  # the last token is generated, but never computed
-        refuse_oversized(final, self._parameters, self.pool.num_blocks)
-        self._arrival_s: list[float] = trace.arrival_s.tolist()
-        self._prefill_end: list[int] = context.tolist()  # grows when a request is preempted
-        self._final: list[int] = final.tolist()
-        self._preempted: deque[int] = deque()  # the front of the waiting queue
-        self._next_request = 0  # the rest of it: from here …
-        self._arrived = 0  # … to here
+    def _set_up_pool(self, sizes: tuple[int, ...]) -> None:
+        num_blocks = pool_size(self._parameters)
+        self._sharing = SharingPool(num_blocks) if self._parameters.prefix_caching else None
+        self.pool = self._sharing or BlockPool(num_blocks)
+        self._units = Units(self._parameters.columns.places().hash_tokens, sizes)
+        self._keys: dict[int, list[int]] = {}  # of the units of running requests, by number
+        self._num_kept: dict[int, int] = {}  # how many of them have been cached, or were
 
     def _set_up_rows(self) -> None:
         capacity = self._parameters.max_num_reqs
@@ -174,6 +184,11 @@ class Scheduler:
         self._batch = self._record(counts, tuple(appends))
         self._finish_step(counts, self._batch.num_tokens)
         return True
+
+    @property
+    def num_truncated(self) -> int:
+        """Return the requests cut to `max_model_len`, of those that were read."""
+        return self._arrivals.num_truncated
 
     @property
     def batch(self) -> ScheduledBatch:
@@ -208,12 +223,11 @@ class Scheduler:
 
     def _wait_for_work(self) -> bool:
         """Let requests arrive, jumping in time if there is no work; return false at the end."""
-        if not self._count and not self._preempted and self._next_request == self._arrived:
-            if self._next_request == self.num_requests:
+        if self._arrivals.first(self.clock_s) is None and not self._count:
+            next_s = self._arrivals.next_s()
+            if next_s is None:
                 return False
-            self.clock_s = max(self.clock_s, self._arrival_s[self._next_request])
-        while self._arrived < self.num_requests and self._arrival_s[self._arrived] <= self.clock_s:
-            self._arrived += 1
+            self.clock_s = max(self.clock_s, next_s)
         return True
 
     def _tokens_of_running(self) -> tuple[Int64Array, int]:
@@ -259,40 +273,90 @@ class Scheduler:
     def _preempt_last(self) -> None:
         self._count -= 1
         self.num_preempted += 1
-        row, request, computed, *_ = self._live[:, self._count].tolist()
+        row, number, computed, *_ = self._live[:, self._count].tolist()
         self._release(row)
+        request = self._running.pop(number)
+        self._keys.pop(number, None)
         # The token generated last is known, though not computed yet.
-        self._prefill_end[request] = max(self._prefill_end[request], computed + 1)
-        self._preempted.appendleft(request)
+        request.prefill_end = max(request.prefill_end, computed + 1)
+        self._arrivals.put_back(request)
 
     def _admit(self, budget: int) -> tuple[list[int], list[Append]]:
         """Admit waiting requests; return the tokens and the append of each."""
         chunks: list[int] = []
         appends = []
-        while (
-            budget and self._free_rows and (self._preempted or self._next_request < self._arrived)
-        ):
-            request = self._preempted[0] if self._preempted else self._next_request
-            chunk = min(self._prefill_end[request], budget)
-            new_by_size = [-(-chunk // size) for size in self._distinct_sizes]
-            if self._blocks_in_all_groups(new_by_size) > self.pool.num_free:
+        while budget and self._free_rows:
+            request = self._arrivals.first(self.clock_s)
+            if request is None:
                 break
-            if self._preempted:
-                self._preempted.popleft()
-            else:
-                self._next_request += 1
+            units = self._cached_units(request)
+            computed = len(units) * self._units.num_tokens if units else 0
+            chunk = min(request.prefill_end - computed, budget)
+            blocks_by_size = [-(-(computed + chunk) // size) for size in self._distinct_sizes]
+            new_by_size = [
+                blocks - computed // size
+                for blocks, size in zip(blocks_by_size, self._distinct_sizes, strict=True)
+            ]
+            num_new = self._blocks_in_all_groups(new_by_size)
+            if self._sharing is not None:
+                num_new += self._sharing.num_idle(units)
+            if num_new > self.pool.num_free:
+                break
+            self._arrivals.admit()
             row = self._free_rows.pop()
-            self._row_blocks[row] = [array("i") for _ in self._size_of_group]
-            appends.append(Append(row, self._take_blocks(row, new_by_size), overwrite=True))
+            self._running[request.number] = request
+            held = self._share(request, units)
+            self._row_blocks[row] = held
+            new = self._take_blocks(row, new_by_size)
+            ids = tuple(ids.tolist() for ids in held) if units else new
+            appends.append(Append(row, ids, overwrite=True))
             self._live[:, self._count] = (
-                *(row, request, 0, self._prefill_end[request], self._final[request]),
-                *new_by_size,
+                *(row, request.number, computed, request.prefill_end, request.final),
+                *blocks_by_size,
             )
             self._count += 1
             self._in_prefill = True
             chunks.append(chunk)
             budget -= chunk
         return chunks, appends
+
+    def _cached_units(self, request: Request) -> list[Blocks]:
+        """Return the cached blocks that a request can begin with, by units."""
+        if self._sharing is None:
+            return []
+        if request.number not in self._keys:  # else it was looked up, and had to wait
+            self._keys[request.number] = self._units.keys(request.hashes, request.context)
+        most = (request.prefill_end - 1) // self._units.num_tokens
+        return self._sharing.cached(self._keys[request.number], most)
+
+    def _share(self, request: Request, units: list[Blocks]) -> list[array[int]]:
+        """Return the ids of the blocks that a request begins with, per group, and hold them."""
+        held: list[array[int]] = [array("i") for _ in self._size_of_group]
+        if self._sharing is None:
+            return held
+        self._sharing.hold(units)
+        self._num_kept[request.number] = len(units)
+        for unit in units:
+            for ids, more in zip(held, unit, strict=True):
+                ids.extend(more)
+        if units:
+            self.num_hits += 1
+            self.num_hit_tokens += len(units) * self._units.num_tokens
+        return held
+
+    def _keep_computed(self, sharing: SharingPool) -> None:
+        """Cache the units of prompts whose tokens have all been computed."""
+        live = self._live[:PREFILL_END, : self._count]
+        for row, number, computed in live.T.tolist():
+            keys, kept = self._keys[number], self._num_kept[number]
+            done = min(len(keys), computed // self._units.num_tokens)
+            for unit in range(kept, done):
+                held = self._row_blocks[row]
+                passed = self._windows.passed(row, len(held))
+                first = self._units.first_columns(unit)
+                if all(map(int.__le__, passed, first)):  # else some are another row's by now
+                    sharing.keep(keys[unit], self._units.blocks(held, unit))
+            self._num_kept[number] = max(kept, done)
 
     def _record(self, counts: Int64Array, appends: tuple[Append, ...]) -> ScheduledBatch:
         """Return the step in batch order, from the state before its tokens count as computed."""
@@ -322,10 +386,19 @@ class Scheduler:
         """Count the tokens as computed, end requests, and advance the clock."""
         live = self._live[:, : self._count]
         live[COMPUTED] += counts
+        if self._sharing is not None and self._in_prefill:
+            self._keep_computed(self._sharing)
+        self.clock_s += (
+            self._parameters.base_ms * 1e-3 + self._parameters.per_token_us * 1e-6 * num_tokens
+        )
         ended = live[COMPUTED] == live[FINAL]
         if ended.any():
-            for row in live[ROW, ended].tolist():
+            for row, number in live[: REQUEST + 1, ended].T.tolist():
                 self._release(row)
+                self._arrivals.end(number, self.clock_s)
+                del self._running[number]
+                self._keys.pop(number, None)
+                self._num_kept.pop(number, None)
             left = live[:, ~ended]
             self.num_finished += self._count - left.shape[1]
             self._count = left.shape[1]
@@ -333,9 +406,6 @@ class Scheduler:
             live[:] = left
         if self._in_prefill:
             self._in_prefill = bool((live[COMPUTED] < live[PREFILL_END]).any())
-        self.clock_s += (
-            self._parameters.base_ms * 1e-3 + self._parameters.per_token_us * 1e-6 * num_tokens
-        )
         self.num_steps += 1
 
     def _take_blocks(self, row: int, new_by_size: list[int]) -> tuple[list[int], ...]:
@@ -353,6 +423,17 @@ class Scheduler:
 
     def _blocks_in_all_groups(self, by_size: list[int]) -> int:
         return sum(map(int.__mul__, by_size, self._groups_of_size))
+
+
+def reader_of(parameters: ServingParameters) -> TraceReader:
+    """Return a reader of the requests that are served."""
+    return TraceReader(
+        parameters.trace,
+        parameters.rate,
+        parameters.columns,
+        parameters.part,
+        parameters.prefix_caching,
+    )
 
 
 def iterate_steps(scheduler: Scheduler) -> Iterator[Step]:

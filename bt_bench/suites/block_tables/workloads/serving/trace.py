@@ -1,19 +1,18 @@
 """The reader of traces of requests: the arrival, context and generated tokens of each.
 
+A trace is read as it is served, some ten thousand requests at a time: one of a week does not fit
+into memory, and the beginning of a sequence of steps needs only the beginning of its file.
 Requests are sorted by time of arrival (stably), because traces are often logged when a request
-ends; a file that is not in order is therefore not an error. Times count to the microsecond.
+ends. One may stand `LINES` lines from its place. Times count to the microsecond.
+
+If a request has a delay, and its session has an earlier one in the file, it arrives when the delay
+after the end of the earlier one is over; its own time does not count. `rate` divides delays, too.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -21,41 +20,40 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bt_bench.base.errors import UsageError, shown
-from bt_bench.suites.block_tables.workloads.serving.columns import PRESETS, Columns, Places
+from bt_bench.base.errors import UsageError
+from bt_bench.suites.block_tables.workloads.serving.columns import Columns, Part
+from bt_bench.suites.block_tables.workloads.serving.facts import TraceFacts
+from bt_bench.suites.block_tables.workloads.serving.lines import FIELDS, Lines, TraceParser
 
 BUNDLED_TRACES = {"azure_conv": "azure_conv.csv", "azure_code": "azure_code.csv"}
 
-MAX_TRACE_TOKENS = 2_147_483_647
-MAX_SECONDS = 10**11  # three thousand years; microseconds of it are an int64
+LINES = 32_768
+"""Requests that are read at a time; twice as many are in memory."""
 
-_JSON_ENDINGS = (".jsonl", ".ndjson")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-# How many are a second, and their name.
-_UNITS = {
-    "s": (1, "seconds"),
-    "ms": (10**3, "milliseconds"),
-    "us": (10**6, "microseconds"),
-    "ns": (10**9, "nanoseconds"),
-}
-
-Fields = Mapping[str, object]
+_ARRIVAL, _CONTEXT, _GENERATED, _SESSION, _DELAY, _LINE = range(FIELDS)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The requests of a trace, in order of arrival; all arrays have one entry per request.
+    """Requests of a trace, in order of arrival; all arrays have one entry per request.
 
     Args:
-        arrival_s: float64, seconds since the first request.
+        arrival_s: float64, seconds since the first request of all. If a request follows
+            another: when the first of its session arrives.
         context_tokens: int64, tokens of the prompt, 1 or more.
         generated_tokens: int64, tokens that the request generates, 1 or more.
+        follows: int64, number of the request that must have ended, from 0 at the first request of
+            all; -1: none. `None`: none at all.
+        delay_s: float64, seconds from its end to this request; `None` likewise.
+        hashes: hashes of the blocks of each prompt; `None`: not read.
     """
 
     arrival_s: npt.NDArray[np.float64]
     context_tokens: npt.NDArray[np.int64]
     generated_tokens: npt.NDArray[np.int64]
+    follows: npt.NDArray[np.int64] | None = None
+    delay_s: npt.NDArray[np.float64] | None = None
+    hashes: tuple[tuple[object, ...], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -80,157 +78,138 @@ def find_trace(name_or_path: str) -> Traversable:
     return path
 
 
-def read_trace(name_or_path: str, rate: float = 1.0, columns: Columns | None = None) -> Trace:
-    """Read a trace.
+class TraceReader:
+    """A reader of a trace, part by part.
 
     Args:
-        name_or_path: `azure_conv`, `azure_code`, or the path of a CSV or JSONL.
+        name_or_path: `azure_conv`, `azure_code`, or the path of a CSV or JSONL, which may be packed
+            with gzip, xz or zstd.
         rate: factor on the arrival rate: the times between arrivals are divided by it.
         columns: the columns to read from a file; `None`: as in Azure's traces, which bundled ones
             have whatever is given.
+        part: the requests to read; `None`: all.
+        with_hashes: whether hashes of prompts are read, and every request must have them.
+
+    Attributes:
+        facts: what has been read so far.
 
     Raises:
-        UsageError: for a file that is missing, unreadable or empty, or has a bad header or value.
-            The message names file, line, column, value, and the expected value.
+        UsageError: as from `find_trace`.
     """
-    source = find_trace(name_or_path)
-    is_bundled = columns is None or name_or_path in BUNDLED_TRACES
-    places = PRESETS["azure"] if is_bundled or columns is None else columns.places()
-    numbers = array("q")
-    try:
-        with source.open("rb") as file:
-            for request in _Parser(name_or_path, places).requests(file):
-                numbers.extend(request)
-    except OSError as error:
-        raise UsageError(f"{name_or_path}: cannot be read: {error.strerror or error}") from error
-    if not numbers:
-        raise UsageError(f"{name_or_path} holds no request; expected one in each line")
-    requests = np.frombuffer(numbers, dtype=np.int64).reshape(-1, 3)
-    arrival_us, context_tokens, generated_tokens = requests[
-        np.argsort(requests[:, 0], kind="stable")
-    ].T
+
+    def __init__(
+        self,
+        name_or_path: str,
+        rate: float = 1.0,
+        columns: Columns | None = None,
+        part: Part | None = None,
+        with_hashes: bool = False,
+    ) -> None:
+        is_bundled = columns is None or name_or_path in BUNDLED_TRACES
+        self._columns = Columns() if is_bundled or columns is None else columns
+        self._name = name_or_path
+        self._source = find_trace(name_or_path)
+        self._rate = rate
+        self._part = part or Part()
+        self._with_hashes = with_hashes
+        self.facts = TraceFacts()
+
+    def parts(self) -> Iterator[Trace]:
+        """Yield all requests in order of arrival, in parts of at most `LINES`; call this once.
+
+        Raises:
+            UsageError: for a file that is unreadable, damaged or empty, or has a bad header or
+                value, or a request too far from its place. The message names file, line, column,
+                value, and the expected value.
+        """
+        parser = TraceParser(self._name, self._columns, self._part, self._with_hashes, self.facts)
+        try:
+            with self._source.open("rb") as file:
+                yield from self._sorted(parser.parts(file, LINES))
+        except OSError as error:
+            raise UsageError(f"{self._name}: cannot be read: {error.strerror or error}") from error
+        if not self.facts.requests:
+            raise UsageError(f"{self._name} holds no request{self.facts.left_out()}")
+
+    def _sorted(self, parts: Iterator[Lines]) -> Iterator[Trace]:
+        """Yield requests sorted by arrival; as many are held back as are read at a time."""
+        held = Lines.empty()
+        emitted = _Emitted(self._rate)
+        for read in parts:
+            earliest = read.numbers[:, _ARRIVAL].min(initial=emitted.last)
+            if emitted.num_requests and earliest < emitted.last:
+                raise self._out_of_place(read, emitted.last)
+            lines = Lines.joined(held, read).sorted()
+            num_sure = len(held)
+            if num_sure:
+                yield self._counted(emitted, lines[:num_sure])
+            held = lines[num_sure:]
+        if len(held):
+            yield self._counted(emitted, held)
+
+    def _counted(self, emitted: _Emitted, lines: Lines) -> Trace:
+        part = emitted.trace(lines)
+        self.facts.sorted, self.facts.span_s = emitted.num_requests, emitted.span_s
+        return part
+
+    def _out_of_place(self, read: Lines, last: int) -> UsageError:
+        early = read.numbers[read.numbers[:, _ARRIVAL].argmin()]
+        return UsageError(
+            f"{self._name}:{early[_LINE]}: the request arrives "
+            f"{(last - int(early[_ARRIVAL])) / 1e6:g} s before one that is {LINES:,} lines or more "
+            f"above it; expected requests at most {LINES:,} lines from their place by time: sort "
+            "the file by time of arrival"
+        )
+
+
+def read_trace(name_or_path: str, rate: float = 1.0, columns: Columns | None = None) -> Trace:
+    """Read a whole trace; see `TraceReader` for arguments and errors."""
+    parts = list(TraceReader(name_or_path, rate, columns).parts())
     return Trace(
-        (arrival_us - arrival_us[0]) / (1e6 * rate), context_tokens.copy(), generated_tokens.copy()
+        np.concatenate([part.arrival_s for part in parts]),
+        np.concatenate([part.context_tokens for part in parts]),
+        np.concatenate([part.generated_tokens for part in parts]),
     )
 
 
-_OTHER_NAMES = (
-    ". Name them in the config, such as columns: {arrival: ts, prompt: input, output: generated, "
-    "time: ms}"
-)
+class _Emitted:
+    """Requests that have been yielded: their number, times, and the last one of each session."""
 
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._first = 0
+        self._last_of_session: dict[int, int] = {}
+        self.last = 0
+        self.num_requests = 0
 
-class _Parser:
-    """A parser of the lines of a file into numbers; it keeps its place, for its errors."""
+    @property
+    def span_s(self) -> float:
+        return (self.last - self._first) / 1e6
 
-    def __init__(self, file: str, places: Places) -> None:
-        self._file = file
-        self._places = places
-        self._line = 0
-        self._is_json = file.lower().endswith(_JSON_ENDINGS)
-        self._kind = "key" if self._is_json else "column"
+    def trace(self, lines: Lines) -> Trace:
+        arrival_us, context, generated, session, delay_us, _ = lines.numbers.T
+        if not self.num_requests:
+            self._first = int(arrival_us[0])
+        self.last = int(arrival_us[-1])
+        follows = delay_s = None
+        if (session >= 0).any():
+            follows = self._followed(session.tolist(), delay_us.tolist())
+            delay_s = np.maximum(delay_us, 0) / (1e6 * self._rate)
+        self.num_requests += len(lines)
+        return Trace(
+            (arrival_us - self._first) / (1e6 * self._rate),
+            context.copy(),
+            generated.copy(),
+            follows,
+            delay_s,
+            lines.hashes,
+        )
 
-    def requests(self, file: Iterable[bytes]) -> Iterator[tuple[int, int, int]]:
-        """Yield each request: its arrival in microseconds, context and generated tokens."""
-        lines = self._decoded(file)
-        arrival, prompt, output, time = self._places
-        microseconds = self._date if time == "date" else partial(self._number, time)
-        for fields in self._objects(lines) if self._is_json else self._rows(lines):
-            for name in (arrival, prompt, output):
-                if name not in fields:
-                    found = ", ".join(map(str, fields)) or "nothing"
-                    raise self._error(
-                        f"{self._kind} {name} is missing; found {found}{_OTHER_NAMES}"
-                    )
-            yield (
-                microseconds(arrival, fields[arrival]),
-                self._tokens(prompt, fields[prompt]),
-                self._tokens(output, fields[output]),
-            )
-
-    def _decoded(self, file: Iterable[bytes]) -> Iterator[str]:
-        for number, line in enumerate(file, 1):
-            self._line = number
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                byte = line[error.start]
-                raise self._error(f"byte 0x{byte:02x} is not UTF-8; expected text") from None
-
-    def _objects(self, lines: Iterable[str]) -> Iterator[Fields]:
-        for line in lines:
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line, parse_float=Decimal)
-            except json.JSONDecodeError as error:
-                raise self._error(f"not valid JSON: {error.msg} at column {error.colno}") from None
-            except (ValueError, RecursionError):  # numbers of thousands of digits; nesting
-                raise self._error("not JSON that can be read; expected an object") from None
-            if not isinstance(value, dict):
-                raise self._error(f"the line is {shown(value)}; expected a JSON object")
-            yield value
-
-    def _rows(self, lines: Iterable[str]) -> Iterator[Fields]:
-        rows = csv.reader(lines)
-        try:
-            header = [name.strip() for name in next(rows, [])]
-            self._line = 1
-            self._check_header(header)
-            for row in rows:
-                if 0 < len(row) < len(header):
-                    raise self._error(
-                        f"column {header[len(row)]} is missing; expected {len(header)} fields, "
-                        f"found {len(row)}"
-                    )
-                if row:  # else a blank line
-                    yield dict(zip(header, row, strict=False))
-        except csv.Error as error:
-            raise self._error(f"cannot be read as CSV: {error}") from None
-
-    def _check_header(self, header: list[str]) -> None:
-        wanted = self._places[:3]
-        for name in wanted:
-            if name not in header:
-                raise self._error(
-                    f"column {name} is missing; expected a header with {', '.join(wanted)}, found "
-                    f"{', '.join(header) or 'nothing'}{_OTHER_NAMES}"
-                )
-
-    def _date(self, column: str, value: object) -> int:
-        try:
-            time = datetime.fromisoformat(str(value).strip())
-            return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-        except (ValueError, OverflowError):
-            expected = (
-                "a time such as 2023-11-16 18:15:46.6805900; for numbers, add time: s (or ms, us, "
-                "ns) to 'columns' in the config"
-            )
-            raise self._wrong(column, value, expected) from None
-
-    def _number(self, unit: str, column: str, value: object) -> int:
-        """Read a time in a unit of `_UNITS`; return it in microseconds."""
-        per_second, name = _UNITS[unit]
-        try:
-            seconds = Decimal(str(value).strip()) / per_second
-        except InvalidOperation:
-            seconds = Decimal("NaN")
-        is_number = seconds.is_finite() and not isinstance(value, bool)
-        if not is_number or abs(seconds) > MAX_SECONDS:
-            raise self._wrong(column, value, f"a number of {name}")
-        return int(seconds * 10**6)
-
-    def _tokens(self, column: str, value: object) -> int:
-        text = str(value).strip() if not isinstance(value, bool) else ""
-        tokens = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
-        if not 1 <= tokens <= MAX_TRACE_TOKENS:
-            raise self._wrong(column, value, f"a whole number from 1 to {MAX_TRACE_TOKENS}")
-        return tokens
-
-    def _wrong(self, name: str, value: object, expected: str) -> UsageError:
-        given = value.strip() if isinstance(value, str) else value
-        spelled = str(given) if isinstance(given, Decimal) else shown(given)
-        return self._error(f"{self._kind} {name} is {spelled}; expected {expected}")
-
-    def _error(self, message: str) -> UsageError:
-        return UsageError(f"{self._file}:{self._line}: {message}")
+    def _followed(self, sessions: list[int], delays: list[int]) -> npt.NDArray[np.int64]:
+        follows = np.full(len(sessions), -1, dtype=np.int64)
+        for index, (session, delay) in enumerate(zip(sessions, delays, strict=True)):
+            if session >= 0:
+                if delay >= 0:
+                    follows[index] = self._last_of_session[session]
+                self._last_of_session[session] = self.num_requests + index
+        return follows

@@ -53,12 +53,17 @@ class SlidingWindows:
                 for group in groups if end > first else ():
                     yield int(rows[column]), group, slice(first, end)
 
-    def forget(self, row: int, num_groups: int) -> list[int]:
-        """Return the columns of each group that a row has passed, and reset them to none."""
+    def passed(self, row: int, num_groups: int) -> list[int]:
+        """Return the columns of each group that a row has passed."""
         passed = [0] * num_groups
         for groups, count in zip(self._groups, self._passed[:, row].tolist(), strict=True):
             for group in groups:
                 passed[group] = count
+        return passed
+
+    def forget(self, row: int, num_groups: int) -> list[int]:
+        """Return the columns of each group that a row has passed, and reset them to none."""
+        passed = self.passed(row, num_groups)
         self._passed[:, row] = 0
         return passed
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bt_bench.base.errors import UsageError
-from bt_bench.protocol import build_workload
+from bt_bench.protocol import build_workload, built_record
+from bt_bench.suites.batch_preparation.workloads.kinds import (
+    TraceParameters as InputTraceParameters,
+)
 from bt_bench.suites.block_tables.workloads import (
     TraceParameters,
     UniformParameters,
@@ -17,6 +22,7 @@ from bt_bench.suites.block_tables.workloads import (
 )
 from bt_bench.suites.block_tables.workloads.assemble import layout_of
 from bt_bench.suites.block_tables.workloads.kinds.trace import tokens_per_step
+from bt_bench.suites.block_tables.workloads.serving import trace
 from bt_bench.suites.block_tables.workloads.serving.scheduler import Scheduler, iterate_steps
 from bt_bench.suites.block_tables.workloads.steps import Append, Step
 from bt_bench.suites.block_tables.workloads.window import first_step
@@ -171,3 +177,83 @@ def test_validation_does_not_read_the_trace(parameters, tmp_path):
     parameters().check()
     with pytest.raises(UsageError, match="column TIMESTAMP is missing"):
         build_workload(parameters())
+
+
+def test_a_window_of_the_start_reads_no_more_than_it_needs(parameters, tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "LINES", 4)
+    path = tmp_path / "trace.csv"
+    digest = build_workload(parameters(window={"steps": 3})).digest()
+    path.write_text(path.read_text(encoding="utf-8") + "\r\nand so on", encoding="utf-8")
+    for at in ("start", 0):
+        early = parameters(window={"at": at, "steps": 3})
+        early.check_by_reading()
+        assert early.num_programs() > 0
+        assert build_workload(early).digest() == digest
+    for at in ("middle", "busiest", 1000):
+        late = parameters(window={"at": at, "steps": 3})
+        for read in (late.check_by_reading, late.build, late.describe):
+            with pytest.raises(UsageError, match=r"trace.csv:32: column ContextTokens is missing"):
+                read()
+
+
+def test_a_request_that_is_too_large_is_found_wherever_it_is(parameters, monkeypatch):
+    monkeypatch.setattr(trace, "LINES", 4)
+    small = {"max_model_len": 60, "num_blocks": 7, "window": {"at": "middle", "steps": 3}}
+    with pytest.raises(UsageError, match=r"request 4 of the trace alone needs"):
+        parameters(**small).check_by_reading()
+
+
+def test_a_trace_in_parts_gives_the_same_steps(parameters, monkeypatch):
+    window = {"at": "middle", "steps": 20}
+    whole = build_workload(parameters(window=window, num_blocks=40)).digest()
+    monkeypatch.setattr(trace, "LINES", 3)
+    assert build_workload(parameters(window=window, num_blocks=40)).digest() == whole
+    assert whole[:16] == "83d9984166141c46"
+
+
+BAILIAN = '{"chat_id": 7, "timestamp": 0.5, "input_length": 9, "output_length": 2}\n'
+SESSION = '{"session_id": "a", "timestamp": 1, "input_length": 9, "output_length": 2}\n' + (
+    '{"session_id": "a", "delay": 5, "input_length": 9, "output_length": 2}\n'
+)
+AZURE = b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,3\n"
+FAILED = "Timestamp,Model,Request tokens,Response tokens\n5,a,5,3\n6,a,6,0\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "content", "expected"),
+    [
+        ("u1.jsonl", "mooncake", BAILIAN.encode(), "the trace is one of Bailian, whose times are"),
+        ("u2.csv", "azure", b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "Git LFS"),
+        ("u2.csv.gz", "azure", gzip.compress(AZURE), 1),
+        ("u2.csv", "burstgpt", FAILED.encode(), 1),
+        ("u2.jsonl", "mooncake", SESSION.encode(), 2),
+    ],
+)
+def test_what_users_met(tmp_path, name, preset, content, expected):
+    """By the interface of b44bb22, which accepted the first, and refused the others otherwise."""
+    (tmp_path / name).write_bytes(content)
+    given = {"workload": "trace", "trace": str(tmp_path / name), "columns": {"preset": preset}}
+    parameters = TraceParameters(**given, window=Window(steps=1))
+    if isinstance(expected, int):
+        assert parameters.describe().requests_served == expected
+    else:
+        with pytest.raises(UsageError, match=expected):
+            parameters.check_by_reading()
+
+
+def test_the_record_of_a_result_has_what_was_left_out(write_trace):
+    path = write_trace([(1, 1, 1), (2, 4, 0), (3, 1, 3)])
+    columns = {"drop_failed": True}
+    given = {"workload": "trace", "trace": path, "columns": columns, "window": Window(steps=2)}
+    record = built_record(TraceParameters(**given))
+    assert record.remarks == ["1 request of 0 tokens left out, as failed"]
+    tables = InputTraceParameters(**given)
+    assert build_workload(tables).remarks == tuple(record.remarks)
+    without = replace(build_workload(tables), remarks=())
+    assert without.digest() == built_record(tables).digest
+
+
+def test_remarks_are_no_part_of_the_digest(parameters):
+    workload = build_workload(parameters())
+    assert replace(workload, remarks=("dropped",)).digest() == workload.digest()
+    assert replace(workload, remarks=("dropped",)) == workload
