@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.census import judge_static, missing_from_config
-from bt_bench.analysis.compare.comparability import crash_text, device_name, machine_text
+from bt_bench.analysis.compare.comparability import (
+    cores_text,
+    crash_text,
+    device_name,
+    machine_text,
+)
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of

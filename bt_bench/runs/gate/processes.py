@@ -136,7 +136,8 @@ class ProcessRounds:
         self._apart = frozenset(apart or ())
         self._rng = random.Random(0)  # a gate that is repeated has the same orders
         self._influences: dict[SeriesKey, list[float]] = {}
-        self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
+        # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
+        self._visited = self._stopped = self._timed = 0
         self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
         self.warnings: list[str] = [] if before is None else before.warnings
@@ -156,11 +157,23 @@ class ProcessRounds:
 
     def disturbances(self) -> list[str]:
         """Return the disturbances seen on the machine, a clause each."""
-        if not self._visited:
+        return [
+            f"{what} {count} of {self._timed} processes of it"
+            for count, what in (
+                (self._visited, "processes that are not the gate's were on the GPU in"),
+                (self._stopped, "the container's CPU quota stopped"),
+            )
+            if count
+        ]
+
+    def stop_warnings(self) -> list[str]:
+        """Return a warning if a CPU quota has stopped processes while they measured."""
+        if not self._stopped:
             return []
         return [
-            f"processes that are not the gate's were on the GPU in {self._visited} of "
-            f"{self._timed} processes of it"
+            f"the container's CPU quota stopped {self._stopped} of {self._timed} processes while "
+            "they measured; rounds in which it did were discarded. Give it a larger quota, or "
+            "fewer --workers"
         ]
 
     def announce(self, rounds: int) -> None:
@@ -204,6 +217,7 @@ class ProcessRounds:
                     outcome = self._measure(worker, crew, names)
                     self._timed += 1
                     self._visited += (outcome.gpu_processes or 0) > len(workers)
+                    self._stopped += outcome.stops > 0
                     for arm, found in self._values(crew, outcome).items():
                         values[index].setdefault(arm, {}).update(found)
                 left[index] -= 1

@@ -202,12 +202,14 @@ class RoundOutcome:
             since then.
         other_threads: other threads' share of the CPU time while rounds were timed.
         gpu_processes: number of processes with a context on the GPU; `None` if unknown.
+        stops: in how many periods a CPU quota stopped the process while it measured.
     """
 
     values: tuple[RoundValue, ...]
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     other_threads: float = 0.0
     gpu_processes: int | None = None
+    stops: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-
 from bt_bench.worker.machine import activity
-from bt_bench.worker.machine.activity import Activity, shared_block
+from bt_bench.worker.machine.activity import Activity, SharedBlock
 
 
 def test_both_sides_see_who_runs():
-    block = shared_block(multiprocessing.get_context("spawn"))
+    block = SharedBlock()
     worker, parent = Activity(block), Activity(block)
     worker.expect({"baseline": 0, "fused": 1})
     assert parent.place is None
