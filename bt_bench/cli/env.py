@@ -48,13 +48,13 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     gpus = values.pop("gpus")
     del values["helpers"], values["conditions"]
     for name, value in values.items():
-        print(f"{name:<16}{'–' if value is None else value}")
+        print(f"{name:<20}{'–' if value is None else value}")
     if helpers is not None:
         print("helpers")
         for name, traits in HELPER_TRAITS.items():
             print(f"  {traits.title:<18}{helper_state(getattr(helpers, name))}")
     for text in condition_texts(conditions):
-        print(f"condition       {text}")
+        print(f"{'condition':<20}{text}")
     for gpu in gpus:
         print(f"gpu {gpu.pop('index')}")
         for name, value in gpu.items():

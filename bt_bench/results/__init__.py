@@ -117,6 +117,7 @@ from bt_bench.results.run.metrics import (
     metric_of,
     select,
     sums_in,
+    with_ticks,
 )
 from bt_bench.results.run.nouns import (
     Cache,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from bt_bench.base import format_bytes
 from bt_bench.base.errors import NotComparableError
 from bt_bench.results import (
     Crash,
@@ -54,6 +55,17 @@ def cores_text(environment: Environment) -> str:
     if environment.cpu_quota is not None:
         cpus += f", with a quota of {environment.cpu_quota:g}"
     return cpus
+
+
+def limit_facts(environment: Environment) -> Iterator[str]:
+    """Yield a sentence on the limits of the control groups that a process measured in, if any."""
+    limits = []
+    if environment.cpu_quota is not None:
+        limits.append(f"to {cores_text(environment)}")
+    if environment.memory_limit_bytes is not None:
+        limits.append(f"to {format_bytes(environment.memory_limit_bytes)} of memory")
+    if limits:
+        yield f"Control groups limit the process {' and '.join(limits)}."
 
 
 _UNKNOWN_HELPERS = (

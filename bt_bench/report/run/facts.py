@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import Agreement, Promise, agreement, cores_text, device_name
-from bt_bench.base import format_bytes
+from bt_bench.analysis import Agreement, Promise, agreement, device_name, limit_facts
 from bt_bench.base.errors import counted, listed
 from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
@@ -110,13 +109,10 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
     if environment.device == "cuda":
         cuda = f"CUDA {environment.cuda or '?'}, driver {environment.driver or '?'}"
         yield f"Measured on {name}, {software}, {cuda}.{helpers}"
-        if environment.cpu_quota is not None:
-            yield f"The host has {cores_text(environment)}."
     else:
         yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
-        yield f"Measured on {name} ({cores_text(environment)}), {software}.{helpers}"
-    if environment.memory_limit_bytes is not None:
-        yield f"Memory was limited to {format_bytes(environment.memory_limit_bytes)}."
+        yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}.{helpers}"
+    yield from limit_facts(environment)
     yield from (f"Warning: {text}." for text in condition_texts(environment.conditions))
     yield from (f"Warning: {text}." for text in fallback_texts(environment.helpers))
 

@@ -18,6 +18,7 @@ from bt_bench.analysis import (
     Verdict,
     exact,
     launches_of,
+    limit_facts,
     machine_text,
     settled,
     without_new_paths,
@@ -214,6 +215,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     return replace(
         judged,
         subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
+        facts=(*limit_facts(hello.environment), *judged.facts),
         warnings=(*judged.warnings, *dict.fromkeys(warnings)),
     )
 

@@ -194,6 +194,7 @@ class Executor:
                     ready.other_threads,
                     self._bench.around.telemetry.processes(),
                     throttling.periods,
+                    ready.ticks,
                 )
             case ReadChanges():
                 return self._changes()

@@ -429,6 +429,17 @@ def test_equal_device_times_are_known_to_a_tick_only() -> None:
     )
 
 
+def test_the_tick_of_a_run_is_that_of_its_calibration() -> None:
+    series = series_of(Quantity.EVENT_US)
+    floor = [2.048 + 1.024 * (index % 4) for index in range(100)]
+    calibration = make_calibration({"event_floor_busy": floor})
+    cases = [make_case(samples={series: [[10.24]] * ROUNDS})]
+    found = only(judged(cases, cases, calibration=calibration))
+    assert found.evidence.error == pytest.approx(
+        1.024 / math.sqrt(12) * math.sqrt(2) / 10.24, rel=0.01
+    )
+
+
 @pytest.mark.parametrize(
     ("left", "right", "cause", "detail"),
     [
