@@ -1,8 +1,8 @@
 """The cores and the memory that this process may use, and how often its CPU quota stopped it.
 
-A container sees all cores and all memory of its host. What it may use is set by control groups:
-those of version 2, of version 1, or both beside each other. Groups are nested, and the limits of
-every level hold. Nothing is changed here, and a file that cannot be read sets no limit.
+A container sees all cores and all memory of its host. Control groups limit its use: version 2,
+version 1, or both beside each other. Groups are nested, and the limits of every level hold.
+Nothing is changed here, and a file that cannot be read sets no limit.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def usable_cores(affinity: int | None = None, quota: float | None = None) -> int
     """Return the number of cores that may be busy at once without being throttled, at least 1.
 
     Args:
-        affinity: cores to be scheduled on; `None`: those of this process.
+        affinity: cores to be scheduled on; `None`: as many as this process has.
         quota: in cores; `None`: without one. A part of a core is none.
     """
     cores = affine_cores() if affinity is None else affinity
@@ -150,7 +150,7 @@ def memory_here(root: Path = Path("/")) -> int | None:
 
 
 def _folders(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return the folders of version 2, and those of version 1 for the CPU and for memory."""
+    """Return the folders of version 2, then of version 1 for the CPU, then for memory."""
     paths = _paths(root)
     v2: list[Path] = []
     v1: dict[str, list[Path]] = {"cpu": [], "memory": []}
@@ -201,7 +201,7 @@ def _unescaped(path: str) -> str:
 
 
 def _paths(root: Path) -> dict[str, str]:
-    """Return the path of this process's group by controller; that of version 2 under ""."""
+    """Return the path of this process's group by controller; under "" it is of version 2."""
     paths = {}
     for line in (_read(root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -212,8 +212,8 @@ def _paths(root: Path) -> dict[str, str]:
 def _levels(root: Path, mount: _Mount, path: str) -> list[Path]:
     """Return the folders of a group and of those around it, as far as they are mounted.
 
-    A container may have mounted its own group alone, whose path is then that of the host; or its
-    group may lie outside what is mounted, and then it is the mounted part that has its limits.
+    A container may have mounted its own group alone, with the path that it has on the host. Or its
+    group may lie outside the mounted part, which then has the limits.
     """
     inner = PurePosixPath(path)
     if inner.is_relative_to(mount.part):

@@ -108,7 +108,7 @@ def check_conditions(environment: Environment, *, profiles: bool = True) -> None
         profiles: whether anything is profiled, which a second profiler would make impossible.
 
     Raises:
-        UsageError: naming all such conditions, each with what to do.
+        UsageError: naming all such conditions, each with a remedy.
     """
     harms = [Harm.FALSE, *([Harm.PROFILER] if profiles else [])]
     found = [each for each in environment.conditions or () if each.harm in harms]

@@ -61,7 +61,9 @@ def limit_facts(environment: Environment) -> Iterator[str]:
     """Yield a sentence on the limits of the control groups that a process measured in, if any."""
     limits = []
     if environment.cpu_quota is not None:
-        limits.append(f"to {cores_text(environment)}")
+        plural = "" if environment.cpu_quota == 1 else "s"
+        host = f" (the host has {environment.cpu_count})" if environment.cpu_count else ""
+        limits.append(f"to {environment.cpu_quota:g} CPU{plural}{host}")
     if environment.memory_limit_bytes is not None:
         limits.append(f"to {format_bytes(environment.memory_limit_bytes)} of memory")
     if limits:

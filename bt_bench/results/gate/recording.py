@@ -51,7 +51,7 @@ class RecordedRound(Noun):
     """One round: the arms in order of time, and per arm a value for each subject of the table.
 
     A value is `None` if it was not measured. An arm without values may be absent from `values`.
-    `ticks` are those of the device's clocks in µs, by method, as far as times showed them.
+    `ticks` has the tick of the device's clock in µs by method, as far as times showed it.
     """
 
     order: list[GateArm]

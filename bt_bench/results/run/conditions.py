@@ -9,7 +9,7 @@ from bt_bench.results.run.nouns import Noun
 
 
 class Harm(StrEnum):
-    """What a condition does to times."""
+    """How far a condition harms times."""
 
     NOTED = "noted"  # they are true of this condition, and of no other
     PROFILER = "profiler"  # a second profiler: the harness's own one gets no records
@@ -21,8 +21,8 @@ class Condition(Noun):
 
     Args:
         name: the thing, such as `CUDA_LAUNCH_BLOCKING=1`.
-        effect: what it does to figures; a clause.
-        remedy: what to do; a clause that begins with a verb.
+        effect: its effect on figures; a clause.
+        remedy: a clause that begins with a verb.
         harm: how much.
     """
 

@@ -34,7 +34,7 @@ PLUS = "+"
 """Joins the terms of a sum of metrics in its name."""
 
 DEVICE_TICK_US = 0.032
-"""The tick of device clocks where it is not known: that of events and CUPTI on H100s and H200s."""
+"""The tick of device clocks where it is unknown; events and CUPTI have it on H100s and H200s."""
 
 
 @dataclass(frozen=True)

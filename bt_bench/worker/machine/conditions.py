@@ -1,7 +1,7 @@
-"""The settings and tools of this process that change what is measured; nothing is changed here.
+"""The settings and tools of this process that change its times; nothing is changed here.
 
 A tool is known by the variables that it sets for the process that it starts, by libraries that it
-has loaded, or by what the system and Python tell of it. One that attaches later goes unseen.
+has loaded, or through the system and Python. One that attaches later goes unseen.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class _Setting:
     """A variable that changes times on a GPU.
 
     Args:
-        effect: what it does.
-        harm: how much.
-        counts: whether a value does.
+        effect: a clause on times.
+        harm: how much they suffer.
+        counts: whether a value has the effect.
     """
 
     effect: str
@@ -86,11 +86,11 @@ class _Tool:
     """A tool that looks at, or steps into, a process.
 
     Args:
-        name: what it is called.
+        name: its name in reports.
         variables: pattern of the variables that it sets.
         libraries: pattern of names of libraries that it loads or preloads.
-        effect: what it does to figures.
-        harm: how much.
+        effect: a clause on figures.
+        harm: how much they suffer.
     """
 
     name: str
@@ -146,10 +146,10 @@ def read_conditions(
     """Return the settings and tools that change times in this process.
 
     Args:
-        device: where kernels run; on the CPU, what concerns CUDA alone is left out.
+        device: where kernels run; on the CPU, conditions of CUDA alone are left out.
         gpus: the GPUs that the process sees.
         environ: the process's environment.
-        proc: the folder that tells of processes.
+        proc: the folder of the system's facts on processes.
     """
     found = [*_tools(device, environ, proc), *_debuggers(proc), *_python(environ)]
     if device == "cuda":
@@ -232,7 +232,7 @@ def _debuggers(proc: Path) -> Iterator[Condition]:
 
 
 def _python(environ: Mapping[str, str]) -> Iterator[Condition]:
-    """Yield what makes Python's own code slower than in an engine."""
+    """Yield the hooks and modes that make Python's own code slower than in an engine."""
     hooks = {"sys.settrace": sys.gettrace(), "sys.setprofile": sys.getprofile()}
     for what, hook in hooks.items():
         if hook is not None:
@@ -281,7 +281,7 @@ def _slower(name: str, effect: str, remedy: str) -> Condition:
 
 
 def _shares(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> Iterator[Condition]:
-    """Yield what makes the GPU a part of one, or one that others use at the same time."""
+    """Yield MPS and MIG: the GPU is a part of one, or others may use it at the same time."""
     folder = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS_FOLDER)
     if _is_pipe(folder / "control"):
         given = [n for n in sorted(environ) if n.startswith("CUDA_MPS_") and n in _MPS_SHARES]

@@ -31,6 +31,7 @@ from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.files.compact import compacted
 from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.results.run.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
 from bt_bench.results.run.plan import Plan
 from bt_bench.results.run.result import VariantResult
@@ -1097,3 +1098,17 @@ def test_what_no_clock_can_have_measured_is_invalid(value: float) -> None:
         assert (found.ratio, found.evidence, found.base_value) == (None, None, None)
         assert found.detail == f"the {side} has a time that no clock can have measured"
         assert exit_code(whole) is ExitCode.CHECK_FAILED
+
+
+def test_another_quota_and_conditions_are_warned_of() -> None:
+    condition = Condition(name="MPS (/mps)", effect="others run", remedy="end it", harm=Harm.NOTED)
+    limited = make_environment(cpu_quota=2.0, conditions=[condition])
+    cases = [timed(50.0, seed=1)]
+    first = make_result("baseline", cases, environment=limited)
+    second = make_result("fused", cases, run_id="later")
+    warnings = judge_results([first, second]).warnings
+    assert "baseline: MPS (/mps): others run; end it" in warnings
+    assert (
+        "baseline had 16 CPUs, with a quota of 2, and fused 16 CPUs: times on the host may differ "
+        "for that alone"
+    ) in warnings
