@@ -101,7 +101,7 @@ def _what_is_lacking_of(uuid: str) -> str | None:
     """
     before = os.environ.get(VISIBLE)
     named = [] if before is None else [each.strip() for each in before.split(",")]
-    if before is not None and not any(each.startswith(uuid) for each in named if each):
+    if before is not None and not any(_is_same(each, uuid) for each in named):
         raise UsageError(
             f"device {uuid}: {VISIBLE}={before} does not name it; unset that variable, or name "
             "this one in it by its UUID"
@@ -122,6 +122,11 @@ def _what_is_lacking_of(uuid: str) -> str | None:
             "`nvidia-smi -L` lists, or cuda for the first one"
         )
     return missing
+
+
+def _is_same(named: str, uuid: str) -> bool:
+    """Return whether two UUIDs may mean the same GPU; both may be cut short."""
+    return named.startswith(uuid) or (named[:4] in ("GPU-", "MIG-") and uuid.startswith(named))
 
 
 def _what_is_lacking_alone(index: int) -> str | None:

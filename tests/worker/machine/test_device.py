@@ -114,8 +114,9 @@ def test_a_mig_instance_is_chosen_by_its_uuid(instances):
     assert os.environ[VISIBLE] == UUID
 
 
-def test_a_uuid_that_the_environment_names_is_chosen_among_others(instances):
-    instances.setenv(VISIBLE, f"GPU-c, {UUID}")
+@pytest.mark.parametrize("named", [f"GPU-c, {UUID}", UUID[:12]])
+def test_a_uuid_that_the_environment_names_is_chosen_among_others(instances, named):
+    instances.setenv(VISIBLE, named)
     assert choose_device(UUID) == "cuda"
     assert os.environ[VISIBLE] == UUID
 
