@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from bt_bench.analysis.agreement import Agreement, agreement
 from bt_bench.analysis.census import judge_static, missing_from_config
-from bt_bench.analysis.compare.comparability import crash_text, device_name, machine_text
+from bt_bench.analysis.compare.comparability import (
+    crash_text,
+    device_name,
+    limit_facts,
+    machine_text,
+)
 from bt_bench.analysis.compare.entries import WHOLE_CASE, Matchup, Side
 from bt_bench.analysis.compare.estimating import control_difference
 from bt_bench.analysis.compare.exact import launches_of
@@ -76,6 +81,7 @@ from bt_bench.analysis.statistics.samples import (
     relative_half_width,
     step_medians,
 )
+from bt_bench.analysis.ticks import device_ticks, largest_ticks, tick_of
 from bt_bench.analysis.verdicts import (
     LOST_FROM_CONFIG,
     WORST_FIRST,

@@ -30,15 +30,18 @@ from bt_bench.analysis.judging import (
 from bt_bench.analysis.statistics.estimates import LARGEST_LOG, Estimate, trimmed_estimate
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.statistics.student import t_quantile
+from bt_bench.analysis.ticks import largest_ticks
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
 from bt_bench.results import (
     FloatArray,
     GateArm,
     GateRound,
+    Method,
     Metric,
     SeriesKey,
     are_times,
     metric_named,
+    with_ticks,
 )
 
 SPREAD_CONFIDENCE = 0.99
@@ -185,7 +188,7 @@ def judge_rounds(
         entry = labels.entry(subject)
         why_apart = (apart or {}).get(subject.variant)
         sides = _Sides(
-            entry.metric,
+            with_ticks(entry.metric, ledger.ticks),
             PAIRED if why_apart is None else APART,
             {arm: rows[index] for arm, rows in values.items()},
             frozenset(a for a, cases in with_values.items() if _case(subject) in cases),
@@ -309,10 +312,12 @@ class Ledger:
 
     def __init__(self, subjects: Sequence[SeriesKey]) -> None:
         self.subjects = tuple(subjects)
+        self.ticks: dict[Method, float] = {}  # the largest that any round showed, in µs
         self._rows: dict[GateArm, list[list[float]]] = {arm: [] for arm in GateArm}
 
     def add(self, rounds: Sequence[GateRound]) -> None:
         """Add rounds; values that a round lacks are stored as NaN."""
+        self.ticks = largest_ticks([self.ticks, *(taken.ticks for taken in rounds)])
         for taken in rounds:
             for arm, rows in self._rows.items():
                 values = taken.values.get(arm, {})

@@ -65,6 +65,7 @@ def sweep(
     from bt_bench.runs import (
         Lines,
         SweepRequest,
+        check_conditions,
         check_memory,
         choose_variants,
         run_sweep,
@@ -97,6 +98,7 @@ def sweep(
     with Supervisor(setup, serve) as worker:
         hello = worker.hello
         check_memory(spec, len(entries), hello.available_bytes)
+        check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
         if out is not None:
             folder = RunFolder.create_exact(Path(out))
         else:

@@ -160,11 +160,19 @@ DEFAULT_SUITE = "block_tables"
 DeviceKind = Literal["cuda", "cpu"]
 
 DeviceChoice = str
-"""A value of `--device`: `auto`, `cuda`, `cpu`, or `cuda:1` for the GPU of index 1."""
+"""A value of `--device`: `auto`, `cuda`, `cpu`, `cuda:1` for the GPU of index 1, or a UUID."""
 
-DEVICE_CHOICES = "auto, cuda, cpu, or cuda:N for the GPU of index N, counted from 0"
+DEVICE_CHOICES = (
+    "auto, cuda, cpu, cuda:N for the GPU of index N, counted from 0, or the UUID of a GPU or of a "
+    "MIG instance, as nvidia-smi -L lists it (GPU-…, MIG-…)"
+)
 
-_DEVICES = re.compile(r"auto|cpu|cuda(?::(?P<index>\d{1,3}))?", re.ASCII)
+_DEVICES = re.compile(
+    r"auto|cpu|cuda(?::(?P<index>\d{1,3}))?"
+    # CUDA takes the first digits of a UUID for it. Old drivers name an instance by its GPU.
+    r"|(?P<uuid>(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{0,40}|MIG-GPU-[0-9a-fA-F-]{1,40}/\d+/\d+)",
+    re.ASCII,
+)
 
 
 def is_device_choice(text: str) -> bool:
@@ -176,6 +184,12 @@ def gpu_index(choice: DeviceChoice) -> int | None:
     """Return the index of the chosen GPU, or `None` if the choice has no index."""
     match = _DEVICES.fullmatch(choice)
     return int(match["index"]) if match and match["index"] else None
+
+
+def gpu_uuid(choice: DeviceChoice) -> str | None:
+    """Return the UUID of the chosen GPU or MIG instance, or `None` if the choice has none."""
+    match = _DEVICES.fullmatch(choice)
+    return match["uuid"] if match else None
 
 
 def kind_of(choice: DeviceChoice) -> DeviceKind:

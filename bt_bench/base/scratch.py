@@ -14,16 +14,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bt_bench.base.errors import UsageError
 from bt_bench.base.own_files import lock
 
 _PREFIX, _FOLDER, _LOCK = "bt-bench-", ".d", ".lock"
 
 
 def _temporary() -> Path:
-    """Return the folder of temporary files."""
+    """Return the folder of temporary files.
+
+    Raises:
+        UsageError: if none of the usual folders can be written to.
+    """
     import tempfile  # not above: `--help` imports this module, and that one takes milliseconds
 
-    return Path(tempfile.gettempdir()).resolve()
+    try:
+        return Path(tempfile.gettempdir()).resolve()
+    except FileNotFoundError as error:
+        tried = str(error.strerror).partition(" in ")[2] or "the usual places"
+        raise UsageError(
+            f"no folder for temporary files can be written to; tried {tried}. Set TMPDIR to a "
+            "folder that can, with a few hundred MiB free"
+        ) from None
 
 
 @contextmanager
@@ -37,6 +49,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
     Raises:
         OSError: if it cannot be made.
+        UsageError: if there is no folder for temporary files.
     """
     clear_away()
     stem = f"{_PREFIX}{purpose}-{os.urandom(6).hex()}"

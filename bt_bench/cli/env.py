@@ -19,15 +19,24 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
     - `bt-bench env`
     - `bt-bench env --json`
     """
-    from bt_bench.results import HELPER_TRAITS, Environment, Helpers, helper_state
+    from bt_bench.results import (
+        HELPER_TRAITS,
+        Condition,
+        Environment,
+        Helpers,
+        condition_texts,
+        helper_state,
+    )
     from bt_bench.worker import read_environment, read_machine
 
     missing = missing_packages()
     values: dict[str, Any] = dict.fromkeys(Environment.model_fields) | {"gpus": []}
     helpers: Helpers | None = None
+    conditions: list[Condition] | None = None
     if not missing:
         environment = read_environment(resolve_device(device), choice=chosen_device(device))
         values, helpers = environment.model_dump(mode="json"), environment.helpers
+        conditions = environment.conditions
     elif device is None:
         say(f"note: {needs_packages('a measurement', missing)}")
         values |= read_machine()
@@ -37,13 +46,15 @@ def env(device: DeviceOption = None, as_json: JsonOption = False) -> ExitCode:
         print_json({"schema_version": 1} | values)
         return ExitCode.OK
     gpus = values.pop("gpus")
-    del values["helpers"]
+    del values["helpers"], values["conditions"]
     for name, value in values.items():
-        print(f"{name:<16}{'–' if value is None else value}")
+        print(f"{name:<20}{'–' if value is None else value}")
     if helpers is not None:
         print("helpers")
         for name, traits in HELPER_TRAITS.items():
             print(f"  {traits.title:<18}{helper_state(getattr(helpers, name))}")
+    for text in condition_texts(conditions):
+        print(f"{'condition':<20}{text}")
     for gpu in gpus:
         print(f"gpu {gpu.pop('index')}")
         for name, value in gpu.items():

@@ -118,8 +118,8 @@ def device_option(
 DeviceOption = Annotated[
     DeviceChoice | None,
     device_option(
-        "cuda, cuda:N (the GPU of index N, counted from 0), cpu (interprets the kernels), or "
-        "auto: cuda if there is a GPU, else cpu.",
+        "cuda, cuda:N (the GPU of index N, counted from 0), the UUID of a GPU or MIG instance, "
+        "cpu (interprets the kernels), or auto: cuda if there is a GPU, else cpu.",
         default="auto",
     ),
 ]

@@ -151,7 +151,7 @@ def sweep(
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     say_begin(spec, entries)
-    from bt_bench.runs import check_memory, settle_sweep
+    from bt_bench.runs import check_conditions, check_memory, settle_sweep
 
     spec = settle_sweep(spec, entries, folders)
     with worker_for(spec, entries, device, traceback=traceback) as worker:
@@ -162,6 +162,7 @@ def sweep(
             if ncu is not None:
                 say_tools(ncu, as_json)
             return code
+        check_conditions(worker.hello.environment, profiles=bool(spec.plan.profile_rounds))
         request = _request(spec, entries, worker.hello, reports, out, resume)
         warn_if_long(spec, entries, worker.hello)
         kind = resolved(chosen_device(device), worker.hello.device)

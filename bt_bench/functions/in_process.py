@@ -111,6 +111,7 @@ class Bench:
         samples: by time and by function: the value of each round in µs.
         comparisons: all functions but the first against it, by each time.
         results: how the returned tensors compare, in words.
+        conditions: settings and tools of this process that change times, a sentence each.
     """
 
     device: str | None
@@ -118,6 +119,7 @@ class Bench:
     samples: Mapping[Times, Mapping[str, Sequence[float]]]
     comparisons: tuple[Comparison, ...]
     results: str = ""
+    conditions: tuple[str, ...] = ()
 
     @property
     def isolation(self) -> str:
@@ -169,6 +171,7 @@ class Bench:
             on_cpu = f"{format_number(self.median_us(name))} µs on this CPU"
             yield f"{name}: {on_cpu if self.device is None else ', '.join(medians)}"
         on = _NO_GPU if self.device is None else f"On {self.device}."
+        yield from (f"Warning: {text}." for text in self.conditions)
         yield f"Medians of {self.rounds} rounds, in which all take turns. {on}"
         yield self.isolation
 
@@ -200,6 +203,8 @@ def bench(
     """
     _refuse_unfit(functions, rounds)
     from bt_bench.base import no_collection
+    from bt_bench.results import condition_texts
+    from bt_bench.worker.machine.conditions import read_conditions
     from bt_bench.worker.measuring.ports import CudaPort, SystemClock
 
     torch = _torch()
@@ -234,7 +239,9 @@ def bench(
         times: dict(zip(functions, values[:-1], strict=True)) for times, values in rows.items()
     }
     device = None if port is None else str(torch.cuda.get_device_name())
-    return Bench(device, done, samples, comparisons, results)
+    # Not refused: a test may run under a tool for coverage, and look at what is equal.
+    conditions = tuple(condition_texts(read_conditions("cpu" if port is None else "cuda")))
+    return Bench(device, done, samples, comparisons, results, conditions)
 
 
 def _refuse_unfit(functions: Mapping[str, Callable[[], object]], rounds: int) -> None:

@@ -98,6 +98,7 @@ from bt_bench.results.run.case import (
     WorkloadRecord,
 )
 from bt_bench.results.run.commands import folder_of, public_text, sweep_commands
+from bt_bench.results.run.conditions import Condition, Harm, condition_texts
 from bt_bench.results.run.helpers import (
     HELPER_TRAITS,
     Helper,
@@ -116,6 +117,7 @@ from bt_bench.results.run.metrics import (
     metric_of,
     select,
     sums_in,
+    with_ticks,
 )
 from bt_bench.results.run.nouns import (
     Cache,

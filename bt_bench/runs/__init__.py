@@ -42,6 +42,7 @@ from bt_bench.runs.gate.trees import (
 )
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.preflight import (
+    check_conditions,
     check_files,
     check_memory,
     check_resumable,

@@ -12,6 +12,7 @@ from bt_bench.protocol import flat_parameters, info_of, load_suite
 from bt_bench.results import (
     CONFIG_NAME,
     Environment,
+    Harm,
     RunFolder,
     VariantResult,
     helper_differences,
@@ -97,6 +98,30 @@ def check_memory(spec: SweepSpec, num_arms: int, available: int | None) -> None:
                 f"{format_bytes(available)} are available. {advice[:1].upper()}{advice[1:]}, use "
                 "fewer variants or plan.instances, or leave it out with -k"
             )
+
+
+def check_conditions(environment: Environment, *, profiles: bool = True) -> None:
+    """Refuse to time where a setting or an attached tool makes figures false.
+
+    Args:
+        environment: of the process that measures.
+        profiles: whether anything is profiled, which a second profiler would make impossible.
+
+    Raises:
+        UsageError: naming all such conditions, each with a remedy.
+    """
+    harms = [Harm.FALSE, *([Harm.PROFILER] if profiles else [])]
+    found = [each for each in environment.conditions or () if each.harm in harms]
+    if not found:
+        return
+    texts = "\n".join(each.text for each in found)
+    hint = ""
+    if {each.harm for each in found} == {Harm.PROFILER}:
+        hint = ", or with --set plan.profile_rounds=0, so that bt-bench profiles nothing itself"
+    raise UsageError(
+        f"times would be false:\n{texts}\n`bt-bench check`, which times nothing, runs all the "
+        f"same{hint}"
+    )
 
 
 def check_resumable(

@@ -28,6 +28,7 @@ from bt_bench.results import (
     Tool,
     VariantInfo,
     VariantResult,
+    condition_texts,
     fallback_texts,
     read_run,
     read_written,
@@ -163,7 +164,9 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     results = Results(request)
     runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done(), "cases")
-    for text in fallback_texts(request.environment.helpers):
+    environment = request.environment
+    conditions = condition_texts(environment.conditions)
+    for text in (*conditions, *fallback_texts(environment.helpers)):
         progress.say(f"warning: {text}")
     rng = random.Random(spec.plan.seed)
     complete = False

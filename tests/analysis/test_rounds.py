@@ -25,7 +25,7 @@ from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import Cause, Judgement, Verdict
 from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.metrics import DEVICE_TICK_US
-from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.nouns import Method, Quantity
 
 HOST = subject()
 DEVICE = subject(metric="gpu_us")
@@ -265,6 +265,15 @@ def test_a_tick_is_no_regression() -> None:
     rounds = steady(32, 3.0, 3.0 + 2 * DEVICE_TICK_US, 3.0, DEVICE)
     (finding,) = look(rounds, (DEVICE,), way=APART)
     assert finding.verdict is Verdict.SAME
+
+
+def test_the_tick_that_rounds_have_seen_counts_and_not_an_assumed_one() -> None:
+    rounds = [
+        replace(taken, ticks={Method.PROFILER: 1.024})
+        for taken in steady(20, 20.0, 20.0, 20.0, DEVICE)
+    ]
+    (found,) = look(rounds, (DEVICE,), way=APART)
+    assert found.evidence.error == pytest.approx(1.024 / math.sqrt(12) * math.sqrt(2) / 20)
 
 
 def test_a_control_that_is_far_off_hides_what_it_could_and_no_more() -> None:

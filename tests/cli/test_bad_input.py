@@ -51,7 +51,7 @@ def test_cuda_without_a_gpu(config, device):
 @pytest.mark.parametrize("command", [("sweep", "quick"), ("env",), ("calibrate",), ("selfcheck",)])
 def test_a_device_that_cannot_be(command):
     message = " ".join(refused(*command, "--device", "cuda:x").replace("│", " ").split())
-    assert "'cuda:x' is not a device; expected auto, cuda, cpu, or cuda:N" in message
+    assert "'cuda:x' is not a device; expected auto, cuda, cpu, cuda:N" in message
 
 
 def test_a_device_of_the_environment_that_cannot_be(monkeypatch):

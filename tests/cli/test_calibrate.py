@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from support.calibrations import make_calibration, make_host_calibration
@@ -104,3 +105,12 @@ def test_what_cannot_be_written_is_refused_before_measuring(tmp_path):
     assert path.read_text() == "mine"
     said = run("calibrate", "--out", tmp_path / "nowhere" / "x.json").err
     assert f"folder {tmp_path / 'nowhere'} does not exist; create it" in said
+
+
+def test_where_something_makes_times_false_nothing_is_measured(on_host):
+    tracemalloc.start()
+    try:
+        said = refused("calibrate", "--device", "cpu")
+    finally:
+        tracemalloc.stop()
+    assert "tracemalloc is on: each allocation is recorded, so host times are longer" in said

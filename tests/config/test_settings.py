@@ -61,8 +61,9 @@ def test_the_nearest_file_counts(project):
         ),
         (
             "[tool.bt-bench]\ndevice = 'gpu'",
-            ": tool.bt-bench.device is 'gpu'; expected auto, cuda, cpu, or "
-            "cuda:N for the GPU of index N, counted from 0",
+            ": tool.bt-bench.device is 'gpu'; expected auto, cuda, cpu, cuda:N for the GPU of "
+            "index N, counted from 0, or the UUID of a GPU or of a MIG instance, as nvidia-smi "
+            "-L lists it (GPU-…, MIG-…)",
         ),
         (
             "[tool.bt-bench]\nkernels = 'x'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tracemalloc
 from unittest.mock import patch
 
 import pytest
@@ -70,6 +71,15 @@ def test_what_is_printed(clock):
     assert lines[-1] == result.isolation
     assert result.isolation.startswith("Isolation: none. The functions share this process")
     assert repr(result) == str(result)
+
+
+def test_what_makes_times_false_is_named(clock):
+    tracemalloc.start()
+    try:
+        result = bt_bench.bench({"torch": lambda: clock.work(10), "mine": lambda: clock.work(8)})
+    finally:
+        tracemalloc.stop()
+    assert "Warning: tracemalloc is on: each allocation is recorded" in str(result)
 
 
 def test_slower_is_told_the_other_way_round(clock):

@@ -6,7 +6,8 @@ from support.factories import make_case, make_environment, make_failed_case, mak
 
 from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.document import run_document
-from bt_bench.report.run.facts import run_facts
+from bt_bench.report.run.facts import measured_on, run_facts
+from bt_bench.results import Condition, Harm
 from bt_bench.results.run.nouns import Quantity
 from bt_bench.suites.block_tables import operations as ops
 
@@ -55,3 +56,23 @@ def test_times_that_tell_nothing_apart_say_so():
     assert unresolved.endswith("per step; no difference between these times is resolved:")
     (resolved,) = captions(0.5)
     assert resolved.endswith("launches per step:")
+
+
+def test_limits_and_conditions_of_the_process_are_told():
+    condition = Condition(
+        name="MPS (/mps)", effect="others may run", remedy="end it", harm=Harm.NOTED
+    )
+    environment = make_environment(
+        cpu_count=192,
+        cpu_affinity=192,
+        cpu_quota=4.0,
+        memory_limit_bytes=16 * 2**30,
+        conditions=[condition],
+    )
+    texts = measured_on([make_result("baseline", environment=environment)])
+    assert "Warning: MPS (/mps): others may run; end it." in texts
+    assert (
+        "Control groups limit the process to 4 CPUs (the host has 192) and to 16.00 GiB of memory."
+    ) in texts
+    plain = measured_on([make_result("baseline")])
+    assert not any("Control groups" in text or "Warning" in text for text in plain)

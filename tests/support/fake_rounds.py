@@ -4,7 +4,8 @@ The script is `script.json` in the folder of the variants' files: per variant `u
 its series, `launches`, how many there are in a step (2 if left out), `paths`, the launch paths that
 it has (`jit` if left out), `imports` and `changes`, what it changes for the whole process when it
 is imported or measured, `influence`, what the head does to whoever runs next, `visitors`, how many
-processes are on the GPU, and `fault`, what happens to it when (`lonely` where it is imported beside
+processes are on the GPU, `stops`, how often a quota stops it, `ticks` of device clocks by method,
+and `fault`, what happens to it when (`lonely` where it is imported beside
 another side, `raises`, `kills`, `kills_once` in `check`, `count`, `prepare` or `measure`;
 `crashes_once` says so and kills nothing), or what it is wrong on or lacks a feature for (`check
 one`, `lacks one`). What workers do is appended to `log`.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from bt_bench.base.processes import answer
 from bt_bench.results.run.case import CheckReport, LaunchCensus, LaunchCount
-from bt_bench.results.run.nouns import Reason, ReasonCode
+from bt_bench.results.run.nouns import Method, Reason, ReasonCode
 from bt_bench.worker.machine.activity import Activity
 from bt_bench.worker.process.culprits import run_without_culprits
 from bt_bench.worker.tasks.messages import Hello, Message, Refusal
@@ -172,7 +173,10 @@ class _Worker:
         )
         changes = {"": changed} if changed else {}
         visitors = max((self.script[arm].get("visitors", 0) for arm in arms), default=0)
-        return Success(RoundOutcome(values, changes, 0.0, visitors))
+        stops = max((self.script[arm].get("stops", 0) for arm in arms), default=0)
+        ticks = {k: v for arm in arms for k, v in self.script[arm].get("ticks", {}).items()}
+        by_method = {Method(name): tick for name, tick in ticks.items()}
+        return Success(RoundOutcome(values, changes, 0.0, visitors, stops, by_method))
 
     def us(self, arm):
         """What the script says, and a little that no two arms and processes share."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from bt_bench.base import format_bytes
 from bt_bench.base.errors import NotComparableError
 from bt_bench.results import (
     Crash,
     Environment,
     VariantResult,
+    condition_texts,
     fallback_texts,
     helper_differences,
     suite_name,
@@ -39,6 +41,33 @@ def machine_text(environment: Environment) -> str:
     device = device_name(environment) or "an unknown device"
     where = f"on {device}" if environment.device == "cuda" else "without a GPU"
     return ", ".join(filter(None, [where, environment.cpu]))
+
+
+def cores_text(environment: Environment) -> str:
+    """Return the number of CPUs, and how many of them the affinity and a quota leave.
+
+    Examples are `16 CPUs` and `8 of 192 CPUs, with a quota of 4`.
+    """
+    count, affinity = environment.cpu_count, environment.cpu_affinity
+    cpus = f"{'?' if count is None else count} CPU{'' if count == 1 else 's'}"
+    if None not in (count, affinity) and affinity != count:
+        cpus = f"{affinity} of {cpus}"
+    if environment.cpu_quota is not None:
+        cpus += f", with a quota of {environment.cpu_quota:g}"
+    return cpus
+
+
+def limit_facts(environment: Environment) -> Iterator[str]:
+    """Yield a sentence on the limits of the control groups that a process measured in, if any."""
+    limits = []
+    if environment.cpu_quota is not None:
+        plural = "" if environment.cpu_quota == 1 else "s"
+        host = f" (the host has {environment.cpu_count})" if environment.cpu_count else ""
+        limits.append(f"to {environment.cpu_quota:g} CPU{plural}{host}")
+    if environment.memory_limit_bytes is not None:
+        limits.append(f"to {format_bytes(environment.memory_limit_bytes)} of memory")
+    if limits:
+        yield f"Control groups limit the process {' and '.join(limits)}."
 
 
 _UNKNOWN_HELPERS = (
@@ -74,7 +103,8 @@ def refuse_differences(
     allowed = [
         f"{sides} differ, as allowed: {difference}" for difference in (*device, *helpers, *plan)
     ]
-    return [*allowed, *_source_warnings(base, other)]
+    limits = _limit_warnings(base, other)
+    return [*allowed, *limits, *_source_warnings(base, other)]
 
 
 def crash_text(crash: Crash) -> str:
@@ -94,7 +124,7 @@ def crash_warnings(side: Labelled) -> Iterator[str]:
 
 
 def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
-    """Yield warnings on helpers that were not in use, even by the variant's choice, or are unknown.
+    """Yield warnings on helpers that were not in use, or are unknown, and on conditions.
 
     Args:
         results: by label.
@@ -104,6 +134,8 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
         helpers = result.environment.helpers
         for text in [_UNKNOWN_HELPERS] if helpers is None else fallback_texts(helpers):
             sides.setdefault(text, []).append(label)
+        for text in condition_texts(result.environment.conditions):
+            sides.setdefault(text, []).append(label)
         if result.variant.native is False:
             sides.setdefault(_WITHOUT_C, []).append(label)
     # The same processes took all rounds of a run, so its sides had the same helpers.
@@ -111,6 +143,17 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
         sides.pop(_UNKNOWN_HELPERS, None)
     for text, labels in sides.items():
         yield text if len(labels) == len(results) else f"{', '.join(labels)}: {text}"
+
+
+def _limit_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
+    """Yield a warning if a CPU quota bounded only one side, or each by another number."""
+    sides = base.result.environment, other.result.environment
+    if sides[0].cpu_quota != sides[1].cpu_quota:
+        before, after = map(cores_text, sides)
+        yield (
+            f"{base.label} had {before}, and {other.label} {after}: times on the host may differ "
+            "for that alone"
+        )
 
 
 def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:

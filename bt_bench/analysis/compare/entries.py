@@ -16,6 +16,7 @@ from bt_bench.analysis.compare.pairing import match_cases, why_missing
 from bt_bench.analysis.crosscheck import crosschecks_of, disagreements, intercept_us
 from bt_bench.analysis.judging import Entry, Settled, exact
 from bt_bench.analysis.statistics.samples import median
+from bt_bench.analysis.ticks import device_ticks, largest_ticks
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base import format_number
 from bt_bench.results import (
@@ -27,6 +28,7 @@ from bt_bench.results import (
     Taken,
     metric_of,
     place_of,
+    with_ticks,
 )
 
 WHOLE_CASE = Metric("case", "")
@@ -108,6 +110,9 @@ class Pairing:
             for side in (matchup.base, matchup.other)
             for method in Method
         }
+        self._ticks = largest_ticks(
+            device_ticks(side.result.header.calibration) for side in (matchup.base, matchup.other)
+        )
 
     def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
         """Yield an entry per metric of each case; a case that only one side has gets one entry.
@@ -146,7 +151,7 @@ class Pairing:
         outcome: Settled | None = None,
     ) -> Asked:
         base, other = self._matchup.base, self._matchup.other
-        metric = self._floored(metric)
+        metric = with_ticks(self._floored(metric), self._ticks)
         primary = metric.is_primary(case.operation, base.result.header.environment.device)
         entry = Entry(
             operation=case.operation,

@@ -250,11 +250,12 @@ def _not_judged(everything: Sequence[Judgement], selected: Sequence[Judgement]) 
 
 
 def _answer_all(asked: Sequence[Asked], criteria: Criteria) -> None:
-    """Answer all questions, grouped by metric, and set the margins."""
-    by_metric: dict[str, list[tuple[Asked, Question]]] = {}
+    """Answer all questions, grouped by metric and its tick, and set the margins."""
+    by_metric: dict[tuple[str, float], list[tuple[Asked, Question]]] = {}
     for each in asked:
         if each.question is not None:
-            by_metric.setdefault(each.entry.metric.name, []).append((each, each.question))
+            metric = each.entry.metric
+            by_metric.setdefault((metric.name, metric.tick), []).append((each, each.question))
     for group in by_metric.values():
         metric = group[0][0].entry.metric
         answers = answer(metric, [question for _, question in group])

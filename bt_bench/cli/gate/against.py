@@ -130,7 +130,13 @@ def _read(path: str) -> VariantResult:
 def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResult:
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import RunFolder
-    from bt_bench.runs import SweepRequest, check_files, check_memory, run_sweep
+    from bt_bench.runs import (
+        SweepRequest,
+        check_conditions,
+        check_files,
+        check_memory,
+        run_sweep,
+    )
 
     spec = options.spec
     entries = entries_here(options)
@@ -144,6 +150,7 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         hello = worker.hello
+        check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
         request = SweepRequest(
             spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native
         )

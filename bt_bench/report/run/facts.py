@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import Agreement, Promise, agreement, device_name
+from bt_bench.analysis import Agreement, Promise, agreement, device_name, limit_facts
 from bt_bench.base.errors import counted, listed
 from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
@@ -18,6 +18,7 @@ from bt_bench.results import (
     Stopping,
     StopReason,
     VariantResult,
+    condition_texts,
     fallback_texts,
     helpers_text,
     suite_name,
@@ -35,6 +36,7 @@ _STOPPED = {
 }
 _DISCARDED = {
     DiscardCode.THROTTLED: "throttled",
+    DiscardCode.QUOTA: "stopped by the CPU quota",
     DiscardCode.CLOCK: "clock too low",
     DiscardCode.COMPILED: "something was compiled",
 }
@@ -110,6 +112,8 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
     else:
         yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
         yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}.{helpers}"
+    yield from limit_facts(environment)
+    yield from (f"Warning: {text}." for text in condition_texts(environment.conditions))
     yield from (f"Warning: {text}." for text in fallback_texts(environment.helpers))
 
 

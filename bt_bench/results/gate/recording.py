@@ -20,7 +20,7 @@ from bt_bench.results.files.invalid import parsed
 from bt_bench.results.files.kinds import RECORDING
 from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.metrics import metric_named
-from bt_bench.results.run.nouns import Noun
+from bt_bench.results.run.nouns import Method, Noun
 from bt_bench.results.run.result import Environment, Tool
 from bt_bench.results.run.soundness import impossible_times
 from bt_bench.results.run.suites import SuiteInfo, context_of
@@ -51,10 +51,12 @@ class RecordedRound(Noun):
     """One round: the arms in order of time, and per arm a value for each subject of the table.
 
     A value is `None` if it was not measured. An arm without values may be absent from `values`.
+    `ticks` has the tick of the device's clock in µs by method, as far as times showed it.
     """
 
     order: list[GateArm]
     values: dict[GateArm, list[Annotated[float, Field(ge=0)] | None]]
+    ticks: dict[Method, Annotated[float, Field(gt=0)]] = {}
 
 
 class Recording(Noun):
@@ -162,7 +164,7 @@ def _recorded_round(taken: GateRound, table: Sequence[SeriesKey]) -> RecordedRou
     values = {
         arm: [_rounded(row.get(subject)) for subject in table] for arm, row in taken.values.items()
     }
-    return RecordedRound(order=list(taken.order), values=values)
+    return RecordedRound(order=list(taken.order), values=values, ticks=dict(taken.ticks))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from bt_bench.base.names import Operation
+from bt_bench.results.run.nouns import Method
 
 
 class GateArm(StrEnum):
@@ -37,10 +38,12 @@ class GateRound:
     Args:
         order: the arms in order of time.
         values: per arm, the median of each measured subject.
+        ticks: by method, the tick in µs of the device's clock, as far as times showed it.
     """
 
     order: tuple[GateArm, ...]
     values: Mapping[GateArm, Mapping[SeriesKey, float]]
+    ticks: Mapping[Method, float] = field(default_factory=dict)
 
 
 class RoundSource(Protocol):

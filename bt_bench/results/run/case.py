@@ -41,6 +41,7 @@ class DiscardCode(StrEnum):
     """Why a round does not count."""
 
     THROTTLED = "throttled"
+    QUOTA = "quota"
     CLOCK = "clock"
     COMPILED = "compiled"
 

@@ -9,8 +9,8 @@ full cost of a step for the calling thread. Counted metrics are `launches`, `com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -34,7 +34,7 @@ PLUS = "+"
 """Joins the terms of a sum of metrics in its name."""
 
 DEVICE_TICK_US = 0.032
-"""The tick of device clocks: the smallest step of CUPTI timestamps on an H200."""
+"""The tick of device clocks where it is unknown; events and CUPTI have it on H100s and H200s."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,25 @@ def metric_of(series: Series) -> Metric:
         tick=DEVICE_TICK_US if series.method in _DEVICE_METHODS else 0.0,
         series=series,
     )
+
+
+def with_ticks(metric: Metric, ticks: Mapping[Method, float]) -> Metric:
+    """Return a metric with calibrated ticks of its clock; a method without one keeps its tick.
+
+    Args:
+        metric: a metric, or a sum.
+        ticks: by method, in µs.
+    """
+    if not metric.tick or not ticks:
+        return metric
+    tick = sum(_tick(term, ticks) for term in metric.terms or (metric,))
+    return replace(metric, tick=tick)
+
+
+def _tick(metric: Metric, ticks: Mapping[Method, float]) -> float:
+    if metric.series is None or not metric.tick:
+        return metric.tick
+    return ticks.get(metric.series.method, metric.tick)
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from bt_bench.base.names import Operation as Operation
 from bt_bench.results.run.calibration import Calibration
 from bt_bench.results.run.case import CaseResult, Crash
+from bt_bench.results.run.conditions import Condition
 from bt_bench.results.run.helpers import Helpers
 from bt_bench.results.run.nouns import Noun
 from bt_bench.results.run.plan import Plan
@@ -57,11 +58,14 @@ class Environment(Noun):
     cpu_count: int | None
     cpu_governor: str | None
     cpu_affinity: int | None
+    cpu_quota: float | None = None  # of the control groups, in cores; `None`: none, or unknown
+    memory_limit_bytes: int | None = None  # likewise; beside what the machine has
     torch: str | None
     cuda: str | None
     triton: str | None
     interpreted: bool
     helpers: Helpers | None = None  # an earlier version did not record them
+    conditions: list[Condition] | None = None  # likewise
     driver: str | None
     gpu_count: int
     gpus: list[Gpu]

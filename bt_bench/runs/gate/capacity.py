@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bt_bench.base import format_bytes
 from bt_bench.base.errors import UsageError
+from bt_bench.base.limits import usable_cores
 from bt_bench.runs.gate.sides import RoundsRequest
 from bt_bench.worker import Hello, available_bytes
 
@@ -35,7 +36,9 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
             f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
             "available; leave cases out with -k, or variants with --variants"
         )
-    cores = hello.environment.cpu_affinity or hello.environment.cpu_count or 1
+    environment = hello.environment
+    affinity = environment.cpu_affinity or environment.cpu_count or 1
+    cores = usable_cores(affinity, environment.cpu_quota)
     # A user who names a number may know of memory that the system does not show.
     return request.workers or min(workers_of(cores), fitting)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from bt_bench.base.limits import cores_here
 from bt_bench.base.names import kind_of
 from bt_bench.runs.estimate import duration_text, estimate_gate_seconds
 from bt_bench.runs.gate.capacity import workers_of
@@ -18,8 +17,7 @@ def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
         fewest: number of rounds after which it may end.
         most: the most rounds.
     """
-    known = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    cores = cores_here()
     timed = [operation for operation, metrics in request.metrics.items() if metrics]
     spec = request.spec.model_copy(update={"operations": timed})
     texts = [

@@ -18,6 +18,7 @@ from bt_bench.analysis import (
     Verdict,
     exact,
     launches_of,
+    limit_facts,
     machine_text,
     settled,
     without_new_paths,
@@ -31,6 +32,7 @@ from bt_bench.results import (
     LaunchCensus,
     Recorder,
     SeriesKey,
+    condition_texts,
     fallback_texts,
     launches_in,
 )
@@ -43,6 +45,7 @@ from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
+from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
 from bt_bench.worker import Hello, Serve
@@ -189,6 +192,9 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         progress.say(f"this gate takes {prepared.expected}")
     with checkers(rounds, progress, equal=same.proved) as workers:
         hello = workers.hello
+        if not same.proved:
+            profiles = bool(rounds.spec.plan.profile_rounds)
+            check_conditions(hello.environment, profiles=profiles)
         failures = workers.failures([] if same.proved else rounds.variants, progress)
         apart = {} if same.proved else workers.changing(progress)
         lacking, launched, warnings = workers.lacking, workers.launches, workers.warnings
@@ -202,11 +208,14 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         source, measured = _timed(request, prepared, timed, hello, progress, apart)
         failures = failures | source.failures
         fallbacks = fallback_texts(hello.environment.helpers)
-        warnings = [*fallbacks, *warnings, *source.warnings]
+        conditions = condition_texts(hello.environment.conditions)
+        own = (*source.warnings, *source.stop_warnings())
+        warnings = [*conditions, *fallbacks, *warnings, *own]
     judged = _whole(request, prepared, same, failures, lacking, launched, timed, measured)
     return replace(
         judged,
         subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
+        facts=(*limit_facts(hello.environment), *judged.facts),
         warnings=(*judged.warnings, *dict.fromkeys(warnings)),
     )
 

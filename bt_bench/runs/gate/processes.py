@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from bt_bench.analysis import certain_influence
+from bt_bench.analysis import certain_influence, largest_ticks
 from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.base.names import resolved
 from bt_bench.results import (
     GateArm,
     GateRound,
+    Method,
     Reason,
     ReasonCode,
     SeriesKey,
@@ -53,6 +54,7 @@ CODE_COPIES = 4
 MOST_OF_OTHER_THREADS = 0.2  # of the CPU time; libraries of CUDA take next to none
 
 Values = dict[GateArm, dict[SeriesKey, float]]
+Ticks = dict[Method, float]  # of the device's clocks, in µs
 
 
 class MustPartError(BtBenchError):
@@ -136,7 +138,8 @@ class ProcessRounds:
         self._apart = frozenset(apart or ())
         self._rng = random.Random(0)  # a gate that is repeated has the same orders
         self._influences: dict[SeriesKey, list[float]] = {}
-        self._visited = self._timed = 0  # processes, with strangers on the GPU and in all
+        # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
+        self._visited = self._stopped = self._timed = 0
         self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
         self.warnings: list[str] = [] if before is None else before.warnings
@@ -156,11 +159,23 @@ class ProcessRounds:
 
     def disturbances(self) -> list[str]:
         """Return the disturbances seen on the machine, a clause each."""
-        if not self._visited:
+        return [
+            f"{what} {count} of {self._timed} processes of it"
+            for count, what in (
+                (self._visited, "processes that are not the gate's were on the GPU in"),
+                (self._stopped, "the container's CPU quota stopped"),
+            )
+            if count
+        ]
+
+    def stop_warnings(self) -> list[str]:
+        """Return a warning if a CPU quota has stopped processes while they measured."""
+        if not self._stopped:
             return []
         return [
-            f"processes that are not the gate's were on the GPU in {self._visited} of "
-            f"{self._timed} processes of it"
+            f"the container's CPU quota stopped {self._stopped} of {self._timed} processes while "
+            "they measured; rounds in which it did were discarded. Give it a larger quota, or "
+            "fewer --workers"
         ]
 
     def announce(self, rounds: int) -> None:
@@ -176,19 +191,26 @@ class ProcessRounds:
         num_rounds = min(most, max(1, self.workers // len(self._crews())))
         rounds = [self._crews() for _ in range(num_rounds)]
         values: list[Values] = [{} for _ in rounds]
+        ticks: list[Ticks] = [{} for _ in rounds]
         left = [len(crews) for crews in rounds]
         try:
-            self._time(rounds, values, left)
+            self._time(rounds, values, ticks, left)
         except KeyboardInterrupt:
-            self._on_batch(_whole(rounds, values, left))
+            self._on_batch(_whole(rounds, values, ticks, left))
             raise
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
         self._refuse_influence()
-        batch = _whole(rounds, values, left)
+        batch = _whole(rounds, values, ticks, left)
         self._on_batch(batch)
         return batch
 
-    def _time(self, rounds: list[list[_Crew]], values: list[Values], left: list[int]) -> None:
+    def _time(
+        self,
+        rounds: list[list[_Crew]],
+        values: list[Values],
+        ticks: list[Ticks],
+        left: list[int],
+    ) -> None:
         """Let all crews measure, one by one; count down how many each round still lacks."""
         with ExitStack() as stack:
             self._progress.phase(f"setting up {sum(map(len, rounds))} processes")
@@ -204,8 +226,10 @@ class ProcessRounds:
                     outcome = self._measure(worker, crew, names)
                     self._timed += 1
                     self._visited += (outcome.gpu_processes or 0) > len(workers)
+                    self._stopped += outcome.stops > 0
                     for arm, found in self._values(crew, outcome).items():
                         values[index].setdefault(arm, {}).update(found)
+                    ticks[index] = largest_ticks([ticks[index], outcome.ticks])
                 left[index] -= 1
                 self._progress.advance()
             for _, _, worker in workers:
@@ -376,11 +400,16 @@ class ProcessRounds:
 
 
 def _whole(
-    rounds: Sequence[Sequence[_Crew]], values: Sequence[Values], left: Sequence[int]
+    rounds: Sequence[Sequence[_Crew]],
+    values: Sequence[Values],
+    ticks: Sequence[Ticks],
+    left: Sequence[int],
 ) -> list[GateRound]:
     """Return the rounds that all crews have measured."""
     return [
-        GateRound(tuple(dict.fromkeys(arm for crew in crews for arm in crew.arms)), of_round)
-        for crews, of_round, lacking in zip(rounds, values, left, strict=True)
+        GateRound(
+            tuple(dict.fromkeys(arm for crew in crews for arm in crew.arms)), of_round, of_clocks
+        )
+        for crews, of_round, of_clocks, lacking in zip(rounds, values, ticks, left, strict=True)
         if not lacking
     ]

@@ -14,6 +14,7 @@ from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, checkers
+from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
 
 
@@ -64,6 +65,8 @@ def record(
     progress.say(f"recording takes {expected_duration(request, rounds, rounds)}")
     with checkers(request, progress) as workers:
         hello = workers.hello
+        profiles = bool(request.spec.plan.profile_rounds)
+        check_conditions(hello.environment, profiles=profiles)
         for failure in workers.failures(request.variants, progress).values():
             raise UsageError(failure)
         apart = workers.changing(progress)

@@ -9,6 +9,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Operation, at_suite, built_record, ref_of_value
 from bt_bench.results import Reason, Timeline, VariantTimeline, WorkloadRecord
+from bt_bench.runs.preflight import check_conditions
 from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelineParts, Watcher
 
 
@@ -43,7 +44,8 @@ def take_step_timeline(
         watcher: receives the progress.
 
     Raises:
-        UsageError: without a GPU, and for a step that the window does not have.
+        UsageError: without a GPU, for a step that the window does not have, and where something
+            makes times false.
         WorkerError: if the worker cannot do it.
     """
     if hello.device == "cpu":
@@ -51,6 +53,7 @@ def take_step_timeline(
             "a timeline, and a trace, are of a GPU, and there is none here, or --device cpu was "
             "given; choose a GPU by --device, or use --tool static, which needs none"
         )
+    check_conditions(hello.environment)
     parameters = request.case.parameters
     workload = at_suite(ref_of_value(parameters), built_record, parameters)
     step = step_of(request.case.name, workload, request.step)

@@ -56,7 +56,7 @@ from bt_bench.worker.isolation.located import place_of, summary_of
 from bt_bench.worker.isolation.state_watch import TamperedError, ToolWatch
 from bt_bench.worker.machine import activity
 from bt_bench.worker.tasks.arm import Arm, inputs_on, lacking
-from bt_bench.worker.tasks.failures import ArmFailedError, on_failure
+from bt_bench.worker.tasks.failures import ArmFailedError, on_failure, refuse_full_disk
 
 _CPU = torch.device("cpu")
 
@@ -208,6 +208,7 @@ class Compiler:
             with arm.guarded():
                 self._run(arm, case.steps, operation, window)
         except ArmFailedError as failed:
+            refuse_full_disk(failed.error)
             return OperationCensus.model_validate(where | {"failure": _explained(failed)}), set()
         launched = {
             "steps": window.runs(),

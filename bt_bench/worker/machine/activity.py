@@ -8,20 +8,57 @@ region.
 
 from __future__ import annotations
 
-import ctypes
+import mmap
+import os
+import tempfile
+import weakref
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.context import BaseContext
+from multiprocessing.reduction import DupFd
 from typing import Any
 
 _NOTES, _PLACE, _CALLS = 0, 1, 2
 _CELLS = 3
+_BYTES = 8 * _CELLS
 
 
-def shared_block(context: BaseContext) -> Any:
-    """Allocate a block of memory for two `Activity` objects, one in each process."""
-    return context.RawArray(ctypes.c_int64, _CELLS)
+class SharedBlock:
+    """Memory for two `Activity` objects: of this process, and of one that it starts.
+
+    It lies in no file system, so it needs no `/dev/shm`: there, arrays of `multiprocessing` lie,
+    and it is read-only or too small in some containers. It is pickled while a process starts.
+
+    Args:
+        descriptor: of memory that another process has allocated; `None`: it is allocated.
+
+    Attributes:
+        memory: the bytes, as a buffer.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = _allocated() if descriptor is None else descriptor
+        weakref.finalize(self, os.close, self._descriptor)
+        self.memory = mmap.mmap(self._descriptor, _BYTES)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the descriptor, of which a process that starts gets a copy."""
+        return _received, (DupFd(self._descriptor),)
+
+
+def _allocated() -> int:
+    """Return the descriptor of new memory; of a deleted temporary file where there is no other."""
+    try:
+        descriptor = os.memfd_create("bt-bench")
+    except (AttributeError, OSError):
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.truncate(descriptor, _BYTES)
+    return descriptor
+
+
+def _received(copy: Any) -> SharedBlock:
+    return SharedBlock(copy.detach())
 
 
 def _nothing(_arm: str) -> None:
@@ -32,14 +69,14 @@ class Activity:
     """The notes of one process.
 
     Args:
-        block: from `shared_block`; without one, the notes stay private.
+        block: shared with the other process; without one, the notes stay private.
 
     Attributes:
         on_enter: called with the name of an arm before any of its code runs.
     """
 
-    def __init__(self, block: Any = None) -> None:
-        memory = array("q", [0] * _CELLS) if block is None else block
+    def __init__(self, block: SharedBlock | None = None) -> None:
+        memory = array("q", [0] * _CELLS) if block is None else block.memory
         self._cells = memoryview(memory).cast("B").cast("q")
         self._places: dict[str, int] = {}
         self.on_enter: Callable[[str], None] = _nothing

@@ -1,6 +1,6 @@
 """The choice of a command's device, made before anything imports Triton.
 
-A GPU that was chosen by its index is the only one that the process sees. The harness, variants,
+A GPU that was chosen by index or UUID is the only one that the process sees. The harness, variants,
 Triton and the profiler then all mean the same one by "the GPU", in every thread.
 """
 
@@ -13,7 +13,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import UsageError
-from bt_bench.base.names import gpu_index
+from bt_bench.base.limits import affine_cores, cores_here
+from bt_bench.base.names import gpu_index, gpu_uuid
 
 if TYPE_CHECKING:
     from bt_bench.base.names import DeviceChoice, DeviceKind
@@ -33,11 +34,14 @@ def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKin
 
     Raises:
         UsageError: when CUDA is asked for and cannot be used, naming the cause; for an index that
-            no GPU has, naming the indices there are.
+            no GPU has, naming the indices there are; for a UUID that CUDA does not find.
     """
     _detach_profilers()
-    index = gpu_index(choice)
-    if index is None:
+    _bound_threads()
+    index, uuid = gpu_index(choice), gpu_uuid(choice)
+    if uuid is not None:
+        missing = _what_is_lacking_of(uuid)
+    elif index is None:
         missing = "not asked for" if choice == "cpu" else _what_cuda_lacks()
     else:
         missing = _what_is_lacking_alone(index)
@@ -67,6 +71,17 @@ def _detach_profilers() -> None:
     os.environ["TEARDOWN_CUPTI"] = "1"
 
 
+def _bound_threads() -> None:
+    """Give torch as many threads as a CPU quota allows; call this before torch is imported.
+
+    torch counts the cores of the host. Threads beyond the quota use it up early in each period,
+    and then all threads of the container stand still until the next one.
+    """
+    cores = cores_here()
+    if cores < affine_cores() and "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = str(cores)
+
+
 def _what_cuda_lacks() -> str | None:
     """Return why CUDA cannot be used here, or `None` if it can."""
     import torch
@@ -76,6 +91,42 @@ def _what_cuda_lacks() -> str | None:
     if not torch.cuda.is_available():
         return "torch sees no CUDA device (is there a GPU, and a driver that is new enough?)"
     return None
+
+
+def _what_is_lacking_of(uuid: str) -> str | None:
+    """Return the same as `_what_cuda_lacks`, with only the GPU or MIG instance of a UUID visible.
+
+    Raises:
+        UsageError: if CUDA does not find it, or if the environment hides it.
+    """
+    before = os.environ.get(VISIBLE)
+    named = [] if before is None else [each.strip() for each in before.split(",")]
+    if before is not None and not any(_is_same(each, uuid) for each in named):
+        raise UsageError(
+            f"device {uuid}: {VISIBLE}={before} does not name it; unset that variable, or name "
+            "this one in it by its UUID"
+        )
+    os.environ[VISIBLE] = uuid
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that CUDA finds no device
+        missing = _what_cuda_lacks()
+    if missing is None:
+        return None
+    if before is None:
+        del os.environ[VISIBLE]
+    else:
+        os.environ[VISIBLE] = before
+    if _count():
+        raise UsageError(
+            f"device {uuid}: CUDA finds no GPU and no MIG instance of this UUID; expected one that "
+            "`nvidia-smi -L` lists, or cuda for the first one"
+        )
+    return missing
+
+
+def _is_same(named: str, uuid: str) -> bool:
+    """Return whether two UUIDs may mean the same GPU; both may be cut short."""
+    return named.startswith(uuid) or (named[:4] in ("GPU-", "MIG-") and uuid.startswith(named))
 
 
 def _what_is_lacking_alone(index: int) -> str | None:

@@ -13,8 +13,10 @@ from typing import Any
 import bt_bench
 from bt_bench import __version__
 from bt_bench.base import git_command, git_environment
+from bt_bench.base.limits import control_groups, memory_here
 from bt_bench.base.names import DeviceChoice, DeviceKind, gpu_index
 from bt_bench.results import Environment, Gpu
+from bt_bench.worker.machine.conditions import read_conditions
 from bt_bench.worker.machine.helpers import read_helpers
 from bt_bench.worker.machine.nvml import GpuSensors, nvml_session, quietly
 
@@ -44,6 +46,7 @@ def read_environment(
         cuda=torch.version.cuda,
         interpreted=device == "cpu",
         helpers=read_helpers(device, package),
+        conditions=read_conditions(device, gpus),
         driver=driver,
         gpu_count=len(gpus),
         gpus=gpus,
@@ -61,6 +64,8 @@ def read_machine() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "cpu_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "cpu_affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cpu_quota": control_groups().cpu_quota(),
+        "memory_limit_bytes": control_groups().memory_limit(),
         "triton": _version("triton"),
         "bt_bench": __version__,
         # Users can name the commit of a tree that was exported or copied.
@@ -70,16 +75,13 @@ def read_machine() -> dict[str, Any]:
 
 
 def available_bytes(device: DeviceKind) -> int | None:
-    """Return the memory available on a device, or `None` if unknown."""
+    """Return the memory available on a device, or `None` if unknown; on the host, within limits."""
     if device == "cuda":
         import torch
 
         free, _total = torch.cuda.mem_get_info()
         return int(free)
-    for line in (_read("/proc/meminfo") or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+    return memory_here()
 
 
 def _gpu(torch: Any, nvml: Any, visible_index: int, index: int) -> Gpu:

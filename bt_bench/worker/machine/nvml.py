@@ -44,7 +44,7 @@ def why_not(uuid: object) -> str | None:
 
         pynvml.nvmlInit()
         try:
-            gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            gpu, _part = _handles(pynvml, uuid)
             pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM)
         finally:
             pynvml.nvmlShutdown()
@@ -77,8 +77,24 @@ def throttle_names(bits: int) -> list[str]:
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
 
 
+def _handles(nvml: Any, uuid: object) -> tuple[Any, Any]:
+    """Return NVML's handles of a GPU: for sensors, and for its processes.
+
+    A MIG instance has no sensors of its own, so the GPU that it is a part of is read for it.
+    """
+    try:
+        gpu = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except Exception as error:
+        try:
+            part = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
+            return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part), part
+        except Exception:
+            raise error from None
+    return gpu, gpu
+
+
 class GpuSensors:
-    """Readings of one GPU.
+    """Readings of one GPU, or of the GPU that a MIG instance is a part of.
 
     Args:
         nvml: the initialized library, or `None`.
@@ -89,7 +105,9 @@ class GpuSensors:
     def __init__(self, nvml: Any | None, uuid: object) -> None:
         self._nvml: Any = nvml
         # Without NVML, this fails like every other reading.
-        self._handle = quietly(lambda: self._nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+        handles = quietly(lambda: _handles(self._nvml, uuid)) or (None, None)
+        self._handle: Any = handles[0]
+        self._part: Any = handles[1]
 
     def sm_clock_mhz(self) -> int | None:
         """Return the clock of the multiprocessors, in MHz."""
@@ -115,7 +133,9 @@ class GpuSensors:
 
     def processes(self) -> int | None:
         """Return the number of processes computing on it, without those hidden by isolation."""
-        return self._read(lambda nvml, gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(gpu)))
+        return self._read(
+            lambda nvml, _gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(self._part))
+        )
 
     def throttle_reasons(self) -> list[str] | None:
         """Return the present reasons for held-down clocks, by their names in `THROTTLE_REASONS`."""

@@ -163,8 +163,18 @@ def _disturbed(stopping: Stopping, deciding: Sequence[Measurement], plan: Plan) 
     return Reason(
         code=ReasonCode.DISTURBED,
         message=f"{kept} of {stopping.rounds} rounds count, expected {fewest} or more "
-        f"(discarded: {codes}); measure again when the GPU is cool and nobody else uses it",
+        f"(discarded: {codes}); {_remedy(stopping.discarded)}",
     )
+
+
+def _remedy(discarded: Mapping[DiscardCode, int]) -> str:
+    """Return what to do about the disturbance that most rounds were discarded for."""
+    if max(discarded, key=lambda code: discarded[code]) is DiscardCode.QUOTA:
+        return (
+            "give the container a larger CPU quota (such as docker's --cpus, or limits.cpu of a "
+            "pod) or none"
+        )
+    return "measure again when the GPU is cool and nobody else uses it"
 
 
 def _add_control(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import Any
 
-from bt_bench.analysis import faster_mean
+from bt_bench.analysis import faster_mean, tick_of
 from bt_bench.base import no_collection
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Workload
@@ -63,6 +63,7 @@ class ProcessRound:
     Attributes:
         other_threads: share of the CPU time that other threads used during the timed rounds; 0
             before.
+        ticks: by method, the tick in µs of the device's clock, as far as times showed it.
 
     Raises:
         ArmFailedError: when a variant raises.
@@ -83,6 +84,7 @@ class ProcessRound:
         self._units = _set_up(units, copies, workload_of, plan, bench)
         self._hidden = self._hidden_methods()
         self.other_threads = 0.0
+        self.ticks: dict[Method, float] = {}
         once = plan.model_copy(update={"rounds": 1, "profile_rounds": 1, "graph_rounds": 1})
         records = self._records()
         self._time(once, records)
@@ -112,6 +114,7 @@ class ProcessRound:
                 self._time(self._plan.model_copy(update=changes), records, on_round, turn)
             self.other_threads = threads.share_of_others()
             self._profile(self._plan, records)
+        self.ticks = _ticks(records)
         pairs = zip(self._units, records, strict=True)
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))
 
@@ -238,6 +241,18 @@ def _probes(unit: RoundUnit, plan: Plan, bench: Bench) -> list[Probe]:
         for probe in bench.probes(unit.operation, plan)
         if probe.deciding or set(probe.series) & set(unit.series)
     ]
+
+
+def _ticks(records: Sequence[Records]) -> dict[Method, float]:
+    """Return the ticks of the device's clocks that the samples of a process show, by method."""
+    times: dict[Method, list[float]] = {Method.EVENTS: [], Method.PROFILER: []}
+    for of_unit in records:
+        for book in of_unit.books.values():
+            for series, (_, rows) in book.per_series.items():
+                if series.method in times:
+                    times[series.method] += [time_us for row in rows for time_us in row]
+    found = {method: tick_of(of_method) for method, of_method in times.items()}
+    return {method: tick for method, tick in found.items() if tick is not None}
 
 
 def _is_profiled(unit: RoundUnit) -> bool:

@@ -1,17 +1,18 @@
-"""The watch around rounds: clocks, throttling, and compilations.
+"""The watch around rounds: clocks, throttling of the GPU and by a CPU quota, and compilations.
 
 Sensors are only read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 from bt_bench.analysis import percentile
+from bt_bench.base.limits import Throttling, control_groups
 from bt_bench.results import DiscardCode
 from bt_bench.worker.machine.nvml import GpuSensors, open_nvml
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
@@ -111,19 +112,26 @@ def slow_rounds(clocks: Sequence[int | None]) -> set[int]:
     return {index for index, clock in enumerate(clocks) if clock is not None and clock < lowest}
 
 
+def read_throttling() -> Throttling:
+    """Return how often the CPU quota of this process's control groups has stopped it so far."""
+    return control_groups().throttling()
+
+
 @dataclass(frozen=True)
 class Surroundings:
-    """The clock, sensors and ledger to watch around rounds.
+    """The clock, sensors, ledger and quota to watch around rounds.
 
     Args:
         clock: the host's clock.
         telemetry: the device's sensors.
         ledger: counts compilations.
+        throttling: reads how often a CPU quota has stopped the process.
     """
 
     clock: Clock
     telemetry: Telemetry
     ledger: CompileLedger
+    throttling: Callable[[], Throttling] = read_throttling
 
 
 @dataclass(frozen=True)
@@ -138,27 +146,30 @@ class Watch:
     """A reader of sensors and ledger between rounds; one round's end is the next one's beginning.
 
     Args:
-        around: the clock, sensors and ledger to watch.
+        around: the clock, sensors, ledger and quota to watch.
     """
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._loads = 0
         self._last = SensorReading()
+        self._quota = Throttling()
         self.begin()
 
     def begin(self) -> None:
         """Forget everything before this moment."""
         self._loads = self._around.ledger.loads
         self._last = self._around.telemetry.read()
+        self._quota = self._around.throttling()
 
     def end_round(self) -> Seen:
         """Return the observations since the last round or `begin`."""
-        before, loads = self._last, self._loads
+        before, loads, quota = self._last, self._loads, self._quota
         self.begin()
         known = [before.sm_clock_mhz, self._last.sm_clock_mhz]
         clock = min((clock for clock in known if clock is not None), default=None)
         if self._loads != loads:
             return Seen(clock, DiscardCode.COMPILED)
-        throttled = is_throttled(before, self._last)
-        return Seen(clock, DiscardCode.THROTTLED if throttled else None)
+        if is_throttled(before, self._last):
+            return Seen(clock, DiscardCode.THROTTLED)
+        return Seen(clock, DiscardCode.QUOTA if self._quota.since(quota) else None)

@@ -40,7 +40,13 @@ from bt_bench.worker.measuring.regions import NOTHING
 from bt_bench.worker.process.culprits import run_without_culprits
 from bt_bench.worker.profiling.timeline import take_timeline
 from bt_bench.worker.tasks.arm import lacking
-from bt_bench.worker.tasks.failures import ArmFailedError, device_fault, is_out_of_memory, reason_of
+from bt_bench.worker.tasks.failures import (
+    ArmFailedError,
+    device_fault,
+    is_out_of_memory,
+    reason_of,
+    refuse_full_disk,
+)
 from bt_bench.worker.tasks.outcome import OnRound, RoundProgress, untold
 from bt_bench.worker.tasks.plays import Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.tasks.runner import Attempt, Failure, Finished, Success, Watcher
@@ -111,7 +117,7 @@ class Executor:
         """Run a task once; the answer includes failures of a variant or the device.
 
         Raises:
-            BtBenchError: if a workload cannot be built.
+            BtBenchError: if a workload cannot be built, or no file can be written.
             Exception: for a defect of bt-bench.
         """
         places = {name: place for place, name in enumerate(arms)}
@@ -128,6 +134,7 @@ class Executor:
             reason = Reason(code=ReasonCode.TAMPERED, message=message)
             return Failure(reason, 0 if len(arms) == 1 else None, worker_is_spent=True)
         except ArmFailedError as failed:
+            refuse_full_disk(failed.error)
             place = 0 if failed.arm == CONTROL else places.get(failed.arm)
             return self._failure(failed.error, failed.where, place)
         except Exception as error:
@@ -185,12 +192,16 @@ class Executor:
                 return None
             case MeasureRound():
                 ready = self._ready_round(task.units, arms)
+                before = self._bench.around.throttling()
                 values = ready.measure(on_round)
+                throttling = self._bench.around.throttling().since(before)
                 return RoundOutcome(
                     values,
                     self._changes(ready.newly_hidden()),
                     ready.other_threads,
                     self._bench.around.telemetry.processes(),
+                    throttling.periods,
+                    ready.ticks,
                 )
             case ReadChanges():
                 return self._changes()

@@ -6,7 +6,6 @@ side imports neither torch nor Triton and never touches a device.
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from bt_bench.base.names import resolved
 from bt_bench.base.processes import Child, NoDataError
 from bt_bench.protocol import run_suites_here
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.worker.machine.activity import Activity, shared_block
+from bt_bench.worker.machine.activity import Activity, SharedBlock
 from bt_bench.worker.process.culprits import run_without_culprits
 from bt_bench.worker.tasks.messages import (
     Defect,
@@ -236,7 +235,7 @@ class _Worker:
         self, setup: WorkerSetup, serve: Serve, on_traceback: Callable[[str], None]
     ) -> None:
         self._on_traceback = on_traceback
-        block = shared_block(multiprocessing.get_context("spawn"))
+        block = SharedBlock()
         self._hang_seconds = setup.plan.hang_seconds
         self._activity = Activity(block)
         self._number = 0  # of the last request

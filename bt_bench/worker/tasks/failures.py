@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from bt_bench.base.errors import UsageError
 from bt_bench.protocol import is_of_users_suite
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.variants import text_of
 from bt_bench.worker.isolation.located import first_line, place_of, summary_of
+
+_NO_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 _tell: Callable[[BaseException], None] | None = None
 
@@ -88,6 +94,26 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
+
+
+def refuse_full_disk(error: BaseException) -> None:
+    """Raise if an exception, or one of its causes, means that no file can be written.
+
+    That is no fault of the variant whose kernels were to be compiled.
+
+    Raises:
+        UsageError: naming the folders that files are written to, with a remedy.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _NO_FILES:
+            caches = os.environ.get("TRITON_CACHE_DIR") or "~/.triton/cache"
+            raise UsageError(
+                f"a file cannot be written: {text_of(cause)}. Temporary files are in "
+                f"{tempfile.gettempdir()}, and compiled kernels in {caches}; free space there, or "
+                "set TMPDIR and TRITON_CACHE_DIR to other folders"
+            ) from error
+        cause = cause.__cause__
 
 
 def is_fatal(error: BaseException, device: torch.device) -> bool:

@@ -16,6 +16,7 @@ from bt_bench.results import (
     Calibration,
     CheckReport,
     LaunchCensus,
+    Method,
     Reason,
     Series,
     WorkloadRecord,
@@ -202,12 +203,16 @@ class RoundOutcome:
             since then.
         other_threads: other threads' share of the CPU time while rounds were timed.
         gpu_processes: number of processes with a context on the GPU; `None` if unknown.
+        ticks: by method, the tick in µs of the device's clock, as far as times showed it.
+        stops: in how many periods a CPU quota stopped the process while it measured.
     """
 
     values: tuple[RoundValue, ...]
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     other_threads: float = 0.0
     gpu_processes: int | None = None
+    stops: int = 0
+    ticks: Mapping[Method, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

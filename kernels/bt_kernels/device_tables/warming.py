@@ -81,6 +81,8 @@ class Inputs:
 
 def run_all(tasks: Iterable[Callable[[], object]]) -> None:
     """Call all tasks in parallel; raise the first error once all are done."""
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+    # Not `os.cpu_count`, which counts cores that this process may not use.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with ThreadPoolExecutor(min(_MOST_THREADS, cores or 1)) as pool:
         for future in [pool.submit(task) for task in tasks]:
             future.result()

@@ -132,6 +132,10 @@ def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
         return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
     except OSError as error:
         return None, str(error)  # the message names the missing compiler or headers
+    except ImportError as error:
+        # What the loader says where a file system is mounted with `noexec`.
+        hint = "; nothing may be executed there, so set TRITON_CACHE_DIR to another folder"
+        return None, f"ImportError: {error}{hint if 'failed to map segment' in str(error) else ''}"
     except Exception as error:
         # Whatever is missing or different here, the Python code works without it.
         return None, f"{type(error).__name__}: {error}"

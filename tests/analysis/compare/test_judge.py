@@ -31,6 +31,7 @@ from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.files.compact import compacted
 from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
+from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.results.run.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
 from bt_bench.results.run.plan import Plan
 from bt_bench.results.run.result import VariantResult
@@ -426,6 +427,17 @@ def test_equal_device_times_are_known_to_a_tick_only() -> None:
     assert found.verdict is Verdict.SAME
     assert found.evidence.error == pytest.approx(
         0.032 / math.sqrt(12) * math.sqrt(2) / 10, rel=0.01
+    )
+
+
+def test_the_tick_of_a_run_is_that_of_its_calibration() -> None:
+    series = series_of(Quantity.EVENT_US)
+    floor = [2.048 + 1.024 * (index % 4) for index in range(100)]
+    calibration = make_calibration({"event_floor_busy": floor})
+    cases = [make_case(samples={series: [[10.24]] * ROUNDS})]
+    found = only(judged(cases, cases, calibration=calibration))
+    assert found.evidence.error == pytest.approx(
+        1.024 / math.sqrt(12) * math.sqrt(2) / 10.24, rel=0.01
     )
 
 
@@ -1086,3 +1098,17 @@ def test_what_no_clock_can_have_measured_is_invalid(value: float) -> None:
         assert (found.ratio, found.evidence, found.base_value) == (None, None, None)
         assert found.detail == f"the {side} has a time that no clock can have measured"
         assert exit_code(whole) is ExitCode.CHECK_FAILED
+
+
+def test_another_quota_and_conditions_are_warned_of() -> None:
+    condition = Condition(name="MPS (/mps)", effect="others run", remedy="end it", harm=Harm.NOTED)
+    limited = make_environment(cpu_quota=2.0, conditions=[condition])
+    cases = [timed(50.0, seed=1)]
+    first = make_result("baseline", cases, environment=limited)
+    second = make_result("fused", cases, run_id="later")
+    warnings = judge_results([first, second]).warnings
+    assert "baseline: MPS (/mps): others run; end it" in warnings
+    assert (
+        "baseline had 16 CPUs, with a quota of 2, and fused 16 CPUs: times on the host may differ "
+        "for that alone"
+    ) in warnings

@@ -21,6 +21,7 @@ from bt_bench.results.gate.recording import (
     write_recording,
 )
 from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
+from bt_bench.results.run.nouns import Method
 from bt_bench.results.run.result import Tool
 from bt_bench.suites.block_tables import operations as ops
 
@@ -35,6 +36,7 @@ ROUNDS = [
             HEAD: {HOST: 10.5, DEVICE: 3.2},
             CONTROL: {HOST: 10.0, DEVICE: 3.3},
         },
+        {Method.EVENTS: 1.024},
     ),
     GateRound((BASE, CONTROL, HEAD), {BASE: {HOST: 10.75}, CONTROL: {DEVICE: 0.0}}),
 ]

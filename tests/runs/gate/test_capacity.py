@@ -37,6 +37,19 @@ def test_workers_are_as_many_as_cores_and_memory_allow(tmp_path, monkeypatch):
         workers(16, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("quota", "free_gib", "workers"), [(None, 400, 24), (4.0, 400, 6), (4.0, 16, 5), (0.5, 400, 2)]
+)
+def test_a_pod_on_a_host_of_192_cores_has_as_many_as_its_limits_allow(
+    tmp_path, monkeypatch, quota, free_gib, workers
+):
+    monkeypatch.setattr(capacity, "available_bytes", lambda _: free_gib * GIB)
+    request = request_of(tmp_path, workers=None)
+    environment = make_environment(cpu_count=192, cpu_affinity=192, cpu_quota=quota)
+    hello = Hello("cuda", environment, 70 * GIB)
+    assert capacity.num_workers(request, hello, shared=True) == workers
+
+
 @pytest.mark.parametrize(("shared", "workers"), [(False, 10), (True, 3)])
 def test_a_worker_holds_the_variants_and_their_snapshots_of_each_side_that_it_has(
     monkeypatch, shared, workers

@@ -20,6 +20,7 @@ from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats.github_format import render_github
 from bt_bench.report.formats.table_format import render_table
 from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.trees import Location, Tree
@@ -90,6 +91,45 @@ def test_a_slower_variant_is_found_and_an_equal_one_is_not(tmp_path):
     )
     assert said == ["after 6 rounds: 1 SLOWER, 1 SAME"]
     assert (progress.totals, progress.done) == (["6 processes"], 6)
+
+
+@pytest.fixture
+def in_a_container(monkeypatch):
+    """Workers find these limits, or what else is given, in their environment."""
+
+    def found(**changes):
+        monkeypatch.setattr(
+            fake_rounds,
+            "make_environment",
+            lambda device, **fields: make_environment(device, **(fields | changes)),
+        )
+
+    return found
+
+
+def test_a_gate_in_a_container_says_its_limits_and_records_them(tmp_path, in_a_container):
+    in_a_container(cpu_count=192, cpu_quota=2.0, memory_limit_bytes=8 * 2**30)
+    script = {"one": {"us": 100.0, "stops": 2}}
+    request = request_of(tmp_path, script, script)
+    judged = run_live_gate(request, Quiet())
+    assert judged.facts[0] == (
+        "Control groups limit the process to 2 CPUs (the host has 192) and to 8.000 GiB of memory."
+    )
+    assert any("CPU quota stopped 4 of 4 processes" in text for text in judged.warnings)
+    environment = read_recording(request.recording).environment
+    assert (environment.cpu_quota, environment.memory_limit_bytes) == (2.0, 8 * 2**30)
+
+
+def test_where_something_makes_times_false_a_gate_times_nothing(tmp_path, in_a_container):
+    condition = Condition(
+        name="CUDA_LAUNCH_BLOCKING=1", effect="launches wait", remedy="unset it", harm=Harm.FALSE
+    )
+    in_a_container(conditions=[condition])
+    script = {"one": {"us": 100.0}}
+    request = request_of(tmp_path, script, script)
+    with pytest.raises(UsageError, match="CUDA_LAUNCH_BLOCKING=1: launches wait; unset it"):
+        run_live_gate(request, Quiet())
+    assert not request.recording.exists()
 
 
 def test_a_case_has_its_own_margin(tmp_path):

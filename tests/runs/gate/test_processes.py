@@ -12,6 +12,7 @@ from support.tiny_gates import NAMES, Impatient, Quiet
 
 from bt_bench.base.errors import UsageError
 from bt_bench.results.gate.rounds import GateArm
+from bt_bench.results.run.nouns import Method
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import checkers
 from bt_bench.suites.block_tables import operations as ops
@@ -173,6 +174,23 @@ def test_strangers_on_the_gpu_are_told(tmp_path):
     quiet = source_of(request_of(tmp_path / "no", base={"second": {"us": 1.0, "visitors": 2}}))
     quiet.take(2)
     assert quiet.disturbances() == []
+
+
+def test_a_quota_that_stops_processes_is_told(tmp_path):
+    source = source_of(request_of(tmp_path, base={"second": {"us": 1.0, "stops": 3}}, workers=2))
+    source.take(2)
+    assert source.disturbances() == ["the container's CPU quota stopped 2 of 2 processes of it"]
+    (warning,) = source.stop_warnings()
+    assert "Give it a larger quota, or fewer --workers" in warning
+    quiet = source_of(request_of(tmp_path / "no", base={"second": {"us": 1.0}}))
+    quiet.take(2)
+    assert quiet.stop_warnings() == []
+
+
+def test_rounds_have_the_ticks_that_their_processes_saw(tmp_path):
+    script = {"second": {"us": 1.0, "ticks": {"events": 1.024}}}
+    (taken,) = source_of(request_of(tmp_path, base=script, workers=2)).take(1)
+    assert taken.ticks == {Method.EVENTS: 1.024}
 
 
 def test_what_a_revision_changes_when_it_is_imported_is_known_before_any_timing(tmp_path):

@@ -90,3 +90,68 @@ def test_a_gpu_is_recorded_under_the_index_that_it_was_chosen_by(machine):
     environment = read_environment(kind, choice="cuda:1")
     assert [(gpu.index, gpu.name) for gpu in environment.gpus] == [(1, "made up")]
     assert set(asked) == {0}
+
+
+UUID = "MIG-6f3f4f8a-0c5e-5b6e-9f3a-0123456789ab"
+
+
+@pytest.fixture
+def instances(machine):
+    """The machine with a MIG instance, which CUDA shows only if it is named by its UUID."""
+
+    def visible():
+        named = os.environ.get(VISIBLE)
+        known = [*MACHINE, UUID]
+        return MACHINE if named is None else [n for n in named.split(",") if n in known]
+
+    machine.setattr(torch.cuda, "is_available", lambda: bool(visible()))
+    machine.setattr(torch.cuda, "device_count", lambda: len(visible()))
+    return machine
+
+
+def test_a_mig_instance_is_chosen_by_its_uuid(instances):
+    assert choose_device(UUID) == "cuda"
+    assert os.environ[VISIBLE] == UUID
+
+
+@pytest.mark.parametrize("named", [f"GPU-c, {UUID}", UUID[:12]])
+def test_a_uuid_that_the_environment_names_is_chosen_among_others(instances, named):
+    instances.setenv(VISIBLE, named)
+    assert choose_device(UUID) == "cuda"
+    assert os.environ[VISIBLE] == UUID
+
+
+@pytest.mark.parametrize(
+    ("visible", "told"),
+    [
+        (None, "device GPU-0bad: CUDA finds no GPU and no MIG instance of this UUID; expected one"),
+        ("0,1", "device GPU-0bad: CUDA_VISIBLE_DEVICES=0,1 does not name it; unset that variable"),
+    ],
+)
+def test_a_uuid_that_cuda_does_not_find_is_refused(instances, visible, told):
+    if visible is not None:
+        instances.setenv(VISIBLE, visible)
+    with pytest.raises(UsageError) as refused:
+        choose_device("GPU-0bad")
+    assert told in str(refused.value)
+    assert os.environ.get(VISIBLE) == visible
+
+
+def test_a_uuid_without_any_gpu_says_what_is_missing(machine):
+    machine.setattr(torch.cuda, "is_available", lambda: False)
+    machine.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UsageError, match="no GPU to run on: torch sees no CUDA device"):
+        choose_device(UUID)
+
+
+@pytest.mark.parametrize(
+    ("cores", "given", "threads"), [(4, None, "4"), (64, None, None), (4, "3", "3")]
+)
+def test_torch_gets_as_many_threads_as_a_quota_allows(machine, cores, given, threads):
+    machine.setattr("bt_bench.worker.machine.device.affine_cores", lambda: 64)
+    machine.setattr("bt_bench.worker.machine.device.cores_here", lambda: cores)
+    machine.setenv("OMP_NUM_THREADS", given or "unset")
+    if given is None:
+        machine.delenv("OMP_NUM_THREADS")
+    choose_device("cuda")
+    assert os.environ.get("OMP_NUM_THREADS") == threads

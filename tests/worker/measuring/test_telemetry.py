@@ -88,6 +88,31 @@ def test_what_a_gpu_does_not_offer_is_absent():
     assert sensors.throttle_reasons() == ["gpu_idle"]
 
 
+class FakeMig(FakeNvml):
+    """A library whose GPU is divided: an instance has no clock, but processes of its own."""
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
+        if uuid != "MIG-part":
+            raise RuntimeError("not found")
+        return "part"
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part):  # noqa: N802
+        return {"part": "whole"}[part]
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):  # noqa: N802
+        return {"whole": 1980}[handle]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):  # noqa: N802
+        return {"part": [1, 2]}[handle]
+
+
+def test_a_mig_instance_has_the_sensors_of_its_gpu():
+    sensors = GpuSensors(FakeMig(), "part")
+    assert sensors.sm_clock_mhz() == 1980
+    assert sensors.processes() == 2
+    assert GpuSensors(FakeMig(), "other").sm_clock_mhz() is None
+
+
 @pytest.mark.parametrize(("nvml", "uuid"), [(None, "abc"), (FakeNvml(), "xyz")])
 def test_without_the_library_or_the_gpu_all_is_absent(nvml, uuid):
     sensors = GpuSensors(nvml, uuid)

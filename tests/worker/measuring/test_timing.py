@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.scripted import ScriptedArm, ScriptedClock, ScriptedDevice
 
+from bt_bench.base.limits import Throttling
 from bt_bench.results.run.case import DiscardCode, RoundKind, StopReason
 from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Quantity
 from bt_bench.results.run.plan import Plan
@@ -44,6 +45,7 @@ class Rig:
         self.device = ScriptedDevice(self.clock)
         self.ledger = SimpleNamespace(loads=0)
         self.telemetry = NoTelemetry()
+        self.throttling = Throttling
         arms = [
             [
                 ScriptedArm(name, self.device, self.log, 10_000 + 5_000 * place, **arm)
@@ -57,7 +59,7 @@ class Rig:
         return HostProbe(self.clock, self.device, path)
 
     def run(self, probes, **plan):
-        around = Surroundings(self.clock, self.telemetry, self.ledger)
+        around = Surroundings(self.clock, self.telemetry, self.ledger, self.throttling)
         self.records = Records(self.window.names, around)
         plan = Plan(**({"warmup_rounds": 0, "precision_percent": 0, "case_seconds": 1e3} | plan))
         self.progress = []
@@ -315,6 +317,18 @@ def test_a_throttled_round_does_not_count():
     assert log.discarded == [None, throttled, throttled, clock, None]
     (host, *_) = rig.records.books["a"].measurements()
     assert host.rounds == [0, 4]
+
+
+def test_a_round_in_which_the_cpu_quota_stopped_the_process_does_not_count():
+    rig = Rig("a")
+    # Of periods, or of time in one that has not ended; when the records are made and rounds begin.
+    readings = iter([(3, 900.0), (3, 900.0), (3, 900.0), (4, 900.0), (4, 980.0), (4, 980.0)])
+    rig.throttling = lambda: Throttling(*next(readings))
+    rig.run([rig.host()], rounds=4)
+    quota = DiscardCode.QUOTA
+    assert rig.records.recorder.log_for("a").discarded == [None, quota, quota, None]
+    (host, *_) = rig.records.books["a"].measurements()
+    assert host.rounds == [0, 3]
 
 
 def test_a_case_does_not_stop_before_the_rarer_probes_had_their_share():

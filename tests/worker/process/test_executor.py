@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 import torch
 from support.variants import classes
@@ -169,6 +172,15 @@ def test_whatever_an_exception_says_can_be_stored(error, text, variants, monkeyp
     monkeypatch.setattr(process, "measure_case", failing(error, "fused"))
     failure = executor_of(variants).attempt(MEASURE, ["fused"], ignore)
     assert failure.reason.message.startswith(f"while measured: {text} (test_executor.py:")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_a_full_disk_is_no_variants_fault(number, variants, monkeypatch):
+    raised = RuntimeError("compiling failed")
+    raised.__cause__ = OSError(number, os.strerror(number))
+    monkeypatch.setattr(process, "measure_case", failing(raised, "fused"))
+    with pytest.raises(UsageError, match=r"a file cannot be written: .* or set TMPDIR and"):
+        executor_of(variants).attempt(MEASURE, ["fused"], ignore)
 
 
 def test_where_ctrl_c_does_not_reach_an_interrupt_is_a_variants(variants, monkeypatch):
