@@ -179,9 +179,7 @@ def _record(
     save: Path | None,
 ) -> Recording:
     """Record rounds of three identical arms; `auto` takes a GPU if there is one."""
-    from tempfile import TemporaryDirectory
-
-    from bt_bench.base import is_stream
+    from bt_bench.base import is_stream, scratch_folder
     from bt_bench.cli.progress import progress_on_stderr
     from bt_bench.results import GateArm
     from bt_bench.runs import GateSide, RoundsRequest, choose_metrics, record
@@ -206,6 +204,6 @@ def _record(
         device=device,
         serve=serve,
     )
-    with TemporaryDirectory() as folder, progress_on_stderr("recording") as progress:
-        path = save or Path(folder) / "recording.json"
+    with scratch_folder("selfcheck") as folder, progress_on_stderr("recording") as progress:
+        path = save or folder / "recording.json"
         return record(request, rounds, path, command_line(), progress)
