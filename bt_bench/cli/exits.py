@@ -114,7 +114,7 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _present(stream: TextIO | None, swallow: Collection[int] | None) -> TextIO:
-    """Return a stream that exists and ignores errors, such as those of a closed pipe.
+    """Return a stream that exists and ignores errors, such as a closed pipe.
 
     The reader of stdout may go away, as in `| head`. The command then continues and ends with its
     proper exit code.

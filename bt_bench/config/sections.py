@@ -342,7 +342,7 @@ def _axes(
 
 
 def axis_values(key: str, located: Located, problems: Problems) -> list[Located] | None:
-    """Return the values of an axis, those of ranges included; `None` if it is no list or range."""
+    """Return the values of an axis, ranges expanded; `None` if it is no list or range."""
     if isinstance(located.value, list):
         return with_ranges(key, located.value, problems)
     values = with_ranges(key, [located], problems)
