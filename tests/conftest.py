@@ -90,8 +90,8 @@ def _suites_elsewhere(monkeypatch):
     monkeypatch.setattr("bt_bench.protocol.hosting._here", False)
     yield
     _end_suites(kept=EXAMPLES)
-    if trees := sys.modules.get("bt_bench.runs.gate.trees"):
-        trees._TREES.clear()  # of gates in this process, each of which has two in its own
+    if revisions := sys.modules.get("bt_bench.runs.gate.revisions"):
+        revisions._TREES.clear()  # of gates in this process, each of which has two in its own
 
 
 @pytest.fixture(scope="module", autouse=True)

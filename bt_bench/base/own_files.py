@@ -66,7 +66,7 @@ def lock(path: Path, *, create: bool = True) -> int:
         number = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0))
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(path, number):
+            if is_at(path, number):
                 return number
         except BaseException:
             os.close(number)
@@ -74,10 +74,10 @@ def lock(path: Path, *, create: bool = True) -> int:
         os.close(number)  # its previous owner removed the file after it was opened here
 
 
-def _is_at(path: Path, number: int) -> bool:
+def is_at(path: Path, number: int) -> bool:
     """Return whether an open file is still the one at a path."""
     try:
         there = path.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return os.path.samestat(there, os.fstat(number))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
+from bt_bench.base.errors import ExitCode
 from bt_bench.cli.outside import run_no_code_of_judged_trees
 from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_terminal
 
 
 def main() -> None:
     """Run `bt-bench`: the entry point."""
+    signal.signal(signal.SIGINT, _end_early)  # commands handle it once they run
     run_no_code_of_judged_trees(sys.argv[1:])
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()
-    try:
-        from bt_bench.cli.app import app
-        from bt_bench.cli.encoding import spell_what_streams_lack
-    except KeyboardInterrupt:  # commands handle it once they run
-        sys.exit("bt-bench: interrupted")
+    from bt_bench.cli.app import app
+    from bt_bench.cli.encoding import spell_what_streams_lack
+    from bt_bench.cli.exits import with_exit_codes
 
     spell_what_streams_lack()
-    app(prog_name="bt-bench")
+    with_exit_codes(lambda: app(prog_name="bt-bench"))
+
+
+def _end_early(_signum: int, _frame: FrameType | None) -> NoReturn:
+    print("bt-bench: interrupted", file=sys.stderr)
+    sys.exit(ExitCode.INTERRUPTED)

@@ -17,7 +17,7 @@ from bt_bench.cli.calibrate import calibrate
 from bt_bench.cli.check import check
 from bt_bench.cli.compare import compare
 from bt_bench.cli.env import env
-from bt_bench.cli.exits import reporting_errors, say
+from bt_bench.cli.exits import reporting_errors, say, visible
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
 from bt_bench.cli.overhead import overhead
@@ -50,11 +50,22 @@ SUITE_VARIABLE = f"{PREFIX}SUITE"
 VARIABLES_WITHOUT_OPTION = frozenset(PREFIX + name for name in ("COMMIT", "PYTHONPATH", "TEST_GPU"))
 
 
-class _Types:
-    """A mixin that keeps Typer from showing types that carry no information in help.
+class _Shown:
+    """A mixin for what Typer prints by itself: help, and errors of the command line.
 
-    Hidden are `<bool>` beside a flag, which takes no value, and the type beside an argument.
+    In help, types that carry no information are hidden: `<bool>` beside a flag, which takes no
+    value, and the type beside an argument.
     """
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the arguments; escape control characters of theirs in errors."""
+        try:
+            return super().make_context(*args, **kwargs)  # type: ignore[misc]
+        except Exception as error:
+            # Errors of click, which newer releases of Typer have a copy of, have a `message`.
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = visible(message)  # type: ignore[attr-defined]
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return all parameters, `--help` included."""
@@ -71,7 +82,7 @@ def _no_type(ctx: Any) -> None:  # noqa: ARG001  # as Typer calls it
     return None
 
 
-class Command(_Types, TyperCommand):
+class Command(_Shown, TyperCommand):
     """A command of bt-bench, or of a suite."""
 
 
@@ -102,7 +113,7 @@ class SuiteCommand(Command):
         return typer.main.get_command(own).make_context(info_name, args, *rest, **more)
 
 
-class Commands(_Types, TyperGroup):
+class Commands(_Shown, TyperGroup):
     """The commands of bt-bench, and the commands of the suite that a preceding `--suite` names."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

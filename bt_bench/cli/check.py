@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections import Counter
 from contextlib import ExitStack
 from datetime import date
@@ -47,7 +46,7 @@ from bt_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash
@@ -201,7 +200,11 @@ def check(
     else:
         numbers = wanted
     references = worker_for(spec, [], "cpu")
-    with ExitStack() as at_end, worker_for(spec, entries, device, traceback=traceback) as worker:
+    with (
+        told_on_stderr("loading torch and the variants") as tell,
+        ExitStack() as at_end,
+        worker_for(spec, entries, device, traceback=traceback) as worker,
+    ):
         at_end.callback(references.close)
         if recipes or numbers:
             references.start()  # its start takes as long as some checks
@@ -216,7 +219,7 @@ def check(
         names = [entry.name for entry in entries]
         if scenario is None:
             checks = check_spec(Noticing(worker, warn), spec, names)
-            outcomes = _taken(checks, show_all=show_all, as_json=as_json)
+            outcomes = _taken(checks, tell, show_all=show_all, as_json=as_json)
         limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
@@ -228,7 +231,8 @@ def check(
             *([] if device in (None, "auto") else ["--device", device]),
         ]
         if right and (recipes or numbers):
-            with references, ExitStack() as beside, told_on_stderr() as tell:
+            tell("loading torch and the variants in more processes")
+            with references, ExitStack() as beside:
                 for other in workers[1:]:
                     beside.enter_context(other)
                 exploring = Exploring(
@@ -238,8 +242,11 @@ def check(
                     spec.plan.seed,
                     deep=deep,
                     lines=paths or deep,
-                    on_batch=lambda arm, played, of, seconds: tell(
-                        f"exploring {arm}: {played} of {of} scenarios", seconds
+                    on_batch=lambda arm, played, of: tell(
+                        f"exploring {arm}: {played} of {of} scenarios"
+                    ),
+                    on_wrong=lambda arm, number: tell(
+                        f"exploring {arm}: making scenario {number} smaller"
                     ),
                 )
                 for one in exploring.explore(right, numbers, recipes, limit):
@@ -269,22 +276,21 @@ def check(
     return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
 
-def _taken(checks: Iterable[Outcome], *, show_all: bool, as_json: bool) -> list[Outcome]:
+def _taken(
+    checks: Iterable[Outcome], tell: Callable[[str], None], *, show_all: bool, as_json: bool
+) -> list[Outcome]:
     """Run the checks of workloads, and print their outcomes unless there is to be a document."""
-    from bt_bench.cli.progress import told_on_stderr
-
     outcomes: list[Outcome] = []
     failures = Failures(show_all=show_all)
-    began = time.monotonic()
+    tell("checking the conformance workloads")
     try:
-        with told_on_stderr() as tell:
-            for outcome in checks:
-                outcomes.append(outcome)
-                what = f"checked {outcome.workload} · {outcome.operation}"
-                tell(f"{what}: {len(outcomes)} checks", time.monotonic() - began)
-                is_shown = show_all if outcome.failure is None else failures.is_shown(outcome)
-                if not as_json and is_shown:
-                    print(line_of(outcome), flush=True)
+        for outcome in checks:
+            outcomes.append(outcome)
+            what = f"checked {outcome.workload} · {outcome.operation}"
+            tell(f"{what}: {len(outcomes)} checks")
+            is_shown = show_all if outcome.failure is None else failures.is_shown(outcome)
+            if not as_json and is_shown:
+                print(line_of(outcome), flush=True)
     finally:  # also when it is interrupted
         for line in () if as_json else failures.lines():
             print(line)

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, ParamSpec, TextIO
@@ -21,9 +21,33 @@ from bt_bench.base.errors import BtBenchError, ExitCode, ForeignCodeError
 Parameters = ParamSpec("Parameters")
 
 _CONTROL = ("Cc", "Cf", "Zl", "Zp")
+_GONE = (errno.EPIPE,)
 # Windows has no SIGHUP.
 _HANGUP = getattr(signal, "SIGHUP", None)
 _ENDING = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
+
+
+def with_exit_codes(run: Callable[[], object]) -> None:
+    """Run the command line, and exit with a code of its own whatever fails around a command.
+
+    Python would exit with 1, the code of a regression, if for example the help cannot be printed.
+    """
+    sys.stdout = _present(sys.stdout, swallow=_GONE)
+    # What cannot be said there changes no exit code, such as on a full disk.
+    sys.stderr = _present(sys.stderr, swallow=None)
+    try:
+        try:
+            run()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        _drop_output(sys.stdout)  # or Python would fail to write it once more
+        say(f"error: {error}")
+        sys.exit(ExitCode.USAGE)
+    except Exception:
+        traceback.print_exc()
+        say("internal error; please report it with the output above")
+        sys.exit(ExitCode.INTERNAL)
 
 
 def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parameters, None]:
@@ -36,8 +60,6 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
         for number in _ENDING:
             if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _interrupt)
-        sys.stdout = _present(sys.stdout)
-        sys.stderr = _present(sys.stderr)
         try:
             # Commands of suites need not return anything.
             code = command(*args, **kwargs) or ExitCode.OK
@@ -91,30 +113,40 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _present(stream: TextIO | None) -> TextIO:
-    """Return a stream that exists and ignores errors of a closed pipe or terminal.
+def _present(stream: TextIO | None, swallow: Collection[int] | None) -> TextIO:
+    """Return a stream that exists and ignores errors, such as a closed pipe.
 
     The reader of stdout may go away, as in `| head`. The command then continues and ends with its
     proper exit code.
+
+    Args:
+        stream: stdout or stderr.
+        swallow: numbers of the errors to ignore; `None`: all.
     """
     if stream is None:  # it was closed before the program began
         return Path(os.devnull).open("w", encoding="utf-8")
-    stream.write = _swallowing(stream, stream.write)  # type: ignore[method-assign]
-    stream.flush = _swallowing(stream, stream.flush)  # type: ignore[method-assign, assignment]
+    if swallow is not None and stream.isatty():
+        swallow = (*swallow, errno.EIO)  # a closed terminal; of a file it is a broken disk
+    stream.write = _swallowing(stream, stream.write, swallow)  # type: ignore[method-assign]
+    stream.flush = _swallowing(stream, stream.flush, swallow)  # type: ignore[method-assign, assignment]
     return stream
 
 
-def _swallowing(stream: TextIO, method: Callable[..., int | None]) -> Callable[..., int]:
-    # For a file, EIO does not mean a closed reader but a broken disk.
-    gone = (errno.EPIPE, errno.EIO) if stream.isatty() else (errno.EPIPE,)
-
+def _swallowing(
+    stream: TextIO, method: Callable[..., int | None], swallow: Collection[int] | None
+) -> Callable[..., int]:
     def call(*args: str) -> int:
         try:
             return method(*args) or 0
         except OSError as error:
-            if error.errno not in gone:
+            if swallow is not None and error.errno not in swallow:
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _drop_output(stream)
             return len(args[0]) if args else 0
 
     return call
+
+
+def _drop_output(stream: TextIO) -> None:
+    """Let the rest of a stream's output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

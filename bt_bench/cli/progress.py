@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,7 +17,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.progress import Progress as RichBars
+from rich.spinner import Spinner
 from rich.table import Column
+from rich.text import Text
 
 from bt_bench.cli.exits import visible
 from bt_bench.runs import CaseReport, Lines, Progress, replacement
@@ -49,33 +52,79 @@ def made_bars(console: Console) -> RichBars:
         console=console,
         transient=True,
         expand=True,
+        redirect_stdout=_is_shared(),
     )
 
 
 LINE_SECONDS = 30.0
 
 
-@contextmanager
-def told_on_stderr() -> Iterator[Callable[[str, float], None]]:
-    """Yield a function that reports the current activity and its duration in seconds.
+class _Activity:
+    """The current activity of a command, with the seconds since the command began.
 
-    On a terminal it updates a status line. Elsewhere it prints a line each `LINE_SECONDS`. If the
-    seconds are fewer than before, another activity has begun.
+    Args:
+        what: the activity.
+        now: seconds since some fixed moment.
     """
+
+    def __init__(self, what: str, now: Callable[[], float]) -> None:
+        self.what = what
+        self._now = now
+        self._began = now()
+
+    @property
+    def seconds(self) -> float:
+        return self._now() - self._began
+
+    def __str__(self) -> str:
+        return f"{visible(self.what)}, {self.seconds:.0f} s"
+
+    def __rich__(self) -> Text:
+        return Text(str(self), overflow="ellipsis", no_wrap=True)
+
+
+@contextmanager
+def told_on_stderr(
+    what: str, now: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that reports the current activity.
+
+    On a terminal a status line shows it, with all seconds since the block began; they go on by
+    themselves. Elsewhere the function prints a line if the last one is `LINE_SECONDS` ago.
+
+    Args:
+        what: the first activity.
+        now: seconds since some fixed moment.
+    """
+    activity = _Activity(what, now)
     if sys.stderr.isatty():
-        with Console(stderr=True).status("") as status:
-            yield lambda what, seconds: status.update(f"{visible(what)} in {seconds:.0f} s")
+        with _live(Spinner("dots", text=activity), Console(stderr=True)):
+            yield lambda what: setattr(activity, "what", what)
         return
     told = 0.0
 
-    def tell(what: str, seconds: float) -> None:
+    def tell(what: str) -> None:
         nonlocal told
-        told = min(told, seconds)
-        if seconds >= told + LINE_SECONDS:
-            told = seconds
-            _print(f"bt-bench: {visible(what)} in {seconds:.0f} s")
+        activity.what = what
+        if activity.seconds >= told + LINE_SECONDS:
+            told = activity.seconds
+            _print(f"bt-bench: {activity}")
 
     yield tell
+
+
+def _live(shown: RenderableType, console: Console) -> Live:
+    return Live(
+        shown, console=console, transient=True, refresh_per_second=8, redirect_stdout=_is_shared()
+    )
+
+
+def _is_shared() -> bool:
+    """Return whether stdout is a terminal, too, and its lines must go above what is live there.
+
+    Rich prints them on stderr then. In a file or a pipe they would be missing.
+    """
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 class TimeLeft:

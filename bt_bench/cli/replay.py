@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -106,11 +105,10 @@ def replay(
         setup = WorkerSetup(kind, arms_of(arms), Plan(), DEFAULT_REF)
         return Supervisor(setup, serve, traceback_printer(traceback))
 
-    began = time.monotonic()
     with (
+        told_on_stderr("loading torch") as tell,
         worker([], "cpu") as references,
         worker(entries, chosen_device(device)) as runner,
-        told_on_stderr() as tell,
     ):
         kind = runner.hello.device
         found = replay(
@@ -120,8 +118,7 @@ def replay(
             references,
             [entry.name for entry in entries],
             lambda arm, played: tell(
-                f"replayed {played:,} of {counted(total, 'step')}, {arm} is next",
-                time.monotonic() - began,
+                f"replayed {played:,} of {counted(total, 'step')}, {arm} is next"
             ),
         )
     counts = Counter("failed" if one.failed else "skipped" if one.reason else "ok" for one in found)

@@ -259,8 +259,12 @@ def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResul
             with progress_on_stderr("sweep") as progress:
                 return run_sweep(request, runner, progress)
         except BaseException:
-            say(f"stopped; the results so far are in {request.folder.path} and marked as partial.")
-            say(f"continue with: {again}")
+            if request.folder.path.is_dir():
+                folder = request.folder.path
+                say(f"stopped; the results so far are in {folder} and marked as partial.")
+                say(f"continue with: {again}")
+            else:
+                say(f"stopped; {request.folder.path} was removed, and what was measured with it.")
             raise
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Problems
+from bt_bench.config.ranges import MAX_VALUES
 from bt_bench.config.sections import Axis, CaseTemplate, ConfigDocument, Entries
 from bt_bench.config.validation import Vocabulary, leaves
 from bt_bench.config.yaml import YamlEntry
-
-MAX_CASES = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ def expand(document: ConfigDocument, problems: Problems) -> Iterator[ExpandedCas
     total = 0
     for case in document.cases:
         total += count_cases(case)
-        if total > MAX_CASES:
+        if total > MAX_VALUES:
             problems.add(
                 case.place,
-                f"the config has {total:,} cases up to here; expected at most {MAX_CASES:,} in "
+                f"the config has {total:,} cases up to here; expected at most {MAX_VALUES:,} in "
                 "all; shorten the axes",
             )
             return

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from bt_bench.base.errors import UsageError, names_hint, shown
 from bt_bench.config.expand import kinds_of
 from bt_bench.config.problems import Place, Problems
+from bt_bench.config.ranges import with_ranges
 from bt_bench.config.sections import Axis, CaseTemplate, ConfigDocument, Entries
 from bt_bench.config.validation import Vocabulary, is_list, leaves
 from bt_bench.config.yaml import Located, YamlEntry, parse_yaml
@@ -73,7 +74,8 @@ def _parse(text: str, problems: Problems) -> tuple[str, Axis] | None:
             f"{shown(value)} is not a YAML value; check quotes, brackets, tags and repeated keys",
         )
         return None
-    return key, Axis([_at(item, place) for item in values], place)
+    expanded = with_ranges(key, [_at(item, place) for item in values], problems)
+    return (key, Axis(expanded, place)) if expanded else None
 
 
 def _values(text: str) -> list[Located]:

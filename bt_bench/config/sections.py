@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Place, Problems
+from bt_bench.config.ranges import with_ranges
 from bt_bench.config.spec import GateSpec
 from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
 from bt_bench.config.yaml import Located, YamlEntry, refuse
@@ -321,23 +322,31 @@ def _axes(
     mapping: Entries, kind: str, vocabulary: Vocabulary, problems: Problems
 ) -> dict[str, Axis]:
     axes: dict[str, Axis] = {}
-    given = _mapping(mapping, kind, "parameters, each with a list of values", problems)
+    given = _mapping(mapping, kind, "parameters, each with a list or a range of values", problems)
     for key, entry in given.items():
-        values = entry.located.value
+        located = entry.located
         if not vocabulary.is_parameter(key):
             problems.add(entry.key_place, unknown_parameter(key, vocabulary))
-        elif not isinstance(values, list):
-            refuse(entry.located, f"axis {key!r}", "a list of values", problems)
-        elif not values:
+        elif located.value == []:
             problems.add(
-                entry.located.place,
+                located.place,
                 f"axis {key!r} is empty; expected one or more values, or remove the axis",
             )
-        else:
+        elif (values := axis_values(key, located, problems)) is None:
+            refuse(located, f"axis {key!r}", "a list of values, or a range such as 1..8", problems)
+        elif values:
             axes[key] = Axis(values, entry.key_place)
     if kind == "zip":
         _check_equal_lengths(axes, problems)
     return axes
+
+
+def axis_values(key: str, located: Located, problems: Problems) -> list[Located] | None:
+    """Return the values of an axis, ranges expanded; `None` if it is no list or range."""
+    if isinstance(located.value, list):
+        return with_ranges(key, located.value, problems)
+    values = with_ranges(key, [located], problems)
+    return None if values == [located] else values
 
 
 def _check_equal_lengths(axes: dict[str, Axis], problems: Problems) -> None:

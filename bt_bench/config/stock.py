@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bt_bench.protocol import SuiteRef, load_suite
+from bt_bench.protocol import SuiteRef, is_regular, load_suite
 
 
 def stock_config_names(suite: SuiteRef | None = None) -> list[str]:
     """Return the sorted names of a suite's stock configs; `None` stands for the default suite."""
-    return sorted(path.stem for path in _folder(suite).glob("*.yaml"))
+    paths = filter(is_regular, _folder(suite).glob("*.yaml"))
+    return sorted(path.stem for path in paths if not path.name.startswith("."))
 
 
 def stock_config_path(name: str, suite: SuiteRef | None = None) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bt_bench.base.errors import UsageError, shown
 from bt_bench.config.naming import placeholders_as
 from bt_bench.config.problems import Place, Problems
-from bt_bench.config.sections import MAX_NAME, Entries, margin_of
+from bt_bench.config.sections import MAX_NAME, Entries, axis_values, margin_of
 from bt_bench.config.spec import CaseSpec
 from bt_bench.config.yaml import Located
 
@@ -82,14 +82,14 @@ def _written(item: Located, problems: Problems) -> _Written:
     product, zipped = (
         _mapping(mapping[kind].located) if kind in mapping else {} for kind in ("product", "zip")
     )
-    varied = [*product.values(), *list(zipped.values())[:1]]
-    values = [entry.located.value for entry in varied]
+    varied = [*product.items(), *list(zipped.items())[:1]]
+    values = [axis_values(key, entry.located, problems) for key, entry in varied]
     return _Written(
         item.place,
         str(mapping["name"].located.value) if "name" in mapping else "",
         margin_of(mapping, problems),
         (*product, *zipped),
-        math.prod(len(each) for each in values if isinstance(each, list)),
+        math.prod(len(each) for each in values if each is not None),
     )
 
 

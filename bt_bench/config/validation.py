@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bt_bench.base.errors import UsageError, listed, names_hint, shown
 from bt_bench.config.problems import Place, Problems
+from bt_bench.config.ranges import advice_on
 from bt_bench.config.yaml import Located, YamlEntry, refuse
 from bt_bench.protocol import Suite, WorkloadParameters, load_suite, place_of, ref_of
 
@@ -224,6 +225,8 @@ def _advice(value: object) -> str:
         return "; several values to sweep over belong under 'product' or 'zip'"
     if isinstance(value, str) and value.strip("+-").isdecimal():
         return "; remove the quotes"
+    if isinstance(value, str):
+        return advice_on(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"; write {int(value)}"
     return ""

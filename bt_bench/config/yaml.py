@@ -29,6 +29,7 @@ MAX_BITS = 3320
 """Bits of the largest integer: about a thousand digits; Python cannot print much longer ones."""
 
 _TAG = "tag:yaml.org,2002:"
+_SECOND_DOCUMENT = "but found another document"  # as ruamel.yaml says it
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,11 @@ def _syntax_message(error: MarkedYAMLError, source: str) -> str:
     mark = error.problem_mark or error.context_mark
     place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
     what = " ".join(str(error.problem or error.context or "syntax error").split())
+    if what == _SECOND_DOCUMENT:
+        return (
+            f"{place}: a second document begins here; expected one config in a file; give it a "
+            "file of its own, or remove the line that separates them"
+        )
     return f"{place}: not valid YAML: {what}; check indentation, quotes and brackets up to here"
 
 

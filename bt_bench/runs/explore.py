@@ -157,15 +157,13 @@ class _SoFar:
 
     Args:
         wanted: number of scenarios to play.
-        started: when the arm was begun, by the monotonic clock.
-        until: when the arm is given up.
+        until: when the arm is given up, by the monotonic clock.
         played: number of scenarios that were right.
         first_wrong: index of the first scenario that was not.
         not_tried: the parts that they left out, in words, each once.
     """
 
     wanted: int
-    started: float
     until: float
     played: int = 0
     first_wrong: float = math.inf
@@ -184,8 +182,9 @@ class Exploring:
         seed: seed of the run.
         deep: whether scenarios may take seconds.
         lines: whether to note which lines and branches of the variants' own code run.
-        on_batch: called with a variant's name, the number of scenarios played, their total, and
-            the seconds so far.
+        on_batch: called with a variant's name, the number of scenarios played, and their total.
+        on_wrong: called with a variant's name and the number of a wrong scenario, before that one
+            is made smaller.
     """
 
     suite: Suite
@@ -195,7 +194,8 @@ class Exploring:
     _: KW_ONLY
     deep: bool = False
     lines: bool = False
-    on_batch: Callable[[str, int, int, float], None] = lambda *_: None
+    on_batch: Callable[[str, int, int], None] = lambda *_: None
+    on_wrong: Callable[[str, int], None] = lambda *_: None
 
     def __post_init__(self) -> None:
         self._explorer = explorer_of(self.suite)
@@ -249,7 +249,8 @@ class Exploring:
         batches = [(begin, recipes[begin : begin + BATCH]) for begin in begins]
         every = len(self.variants)
         lanes = [_Lane(runner, batches[at::every]) for at, runner in enumerate(self.variants)]
-        so_far = _SoFar(len(recipes), started, started + limit)
+        so_far = _SoFar(len(recipes), started + limit)
+        self.on_batch(arm, 0, so_far.wanted)
         waiting = [
             thread.submit(self._play, arm, lane, so_far)
             for thread, lane in zip(self._lanes, lanes[1:], strict=True)
@@ -306,8 +307,7 @@ class Exploring:
                     return
                 lane.played += batch
                 so_far.played += len(batch)
-                taken = time.monotonic() - so_far.started
-                self.on_batch(arm, so_far.played, so_far.wanted, taken)
+                self.on_batch(arm, so_far.played, so_far.wanted)
 
     def _made(self, recipe: Recipe) -> Any:
         with running(self.suite, "scenario"):
@@ -363,6 +363,7 @@ class Exploring:
         """
         recipe = played[-1]
         number, title = recipe.source.number, self._explorer.title(scenario)
+        self.on_wrong(arm, number)
         if difference.name != ReasonCode.HUNG:
             runner.renew()
             alone = self._first_wrong(arm, runner, [scenario])

@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakSet
 
 from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.base.python_files import NOT_READ, python_text, summary_of_file
 from bt_bench.protocol import (
     FreshSourceLoader,
     NoOpponents,
@@ -226,7 +227,7 @@ def load(entry: VariantEntry) -> type[Any]:
     if missing:
         raise UsageError(f"{entry.path}: class 'Variant' lacks {', '.join(missing)}")
     if not entry.shipped:
-        source = entry.path.read_text(encoding="utf-8")
+        source = python_text(entry.path)
         for number, problem in misspelt_overrides(variant, source):
             raise UsageError(f"{entry.path}:{number}: {problem}")
     return variant
@@ -348,7 +349,7 @@ def local_imports(path: Path) -> frozenset[Path]:
     while waiting:
         try:
             nodes = ast.walk(ast.parse(waiting.pop().read_bytes()))
-        except (OSError, SyntaxError, ValueError, RecursionError):
+        except NOT_READ:
             continue  # reported where it is loaded
         names = set()
         for node in nodes:
@@ -372,7 +373,7 @@ def _entries(
     methods = (*(operation.method for operation in suite.operations), *suite.methods)
     return [
         VariantEntry(
-            *(path.stem, _summary(path), path, shipped, suite.package, methods, kernels),
+            *(path.stem, summary_of_file(path), path, shipped, suite.package, methods, kernels),
             subpackage=suite.variants,
         )
         for path in paths
@@ -383,15 +384,6 @@ def _may_be_a_variant(path: Path) -> bool:
     """Return whether a path is a regular file with a printable name and no leading `_` or `.`."""
     is_named = not path.name.startswith(("_", ".")) and path.name.isprintable()
     return is_named and is_regular(path)
-
-
-def _summary(path: Path) -> str:
-    """Read the first line of a module's docstring without importing it; empty if that fails."""
-    try:
-        docstring = ast.get_docstring(ast.parse(path.read_bytes()))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""  # `load` reports the error when the variant is requested
-    return docstring.splitlines()[0] if docstring else ""
 
 
 def _import(entry: VariantEntry) -> ModuleType:

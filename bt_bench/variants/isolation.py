@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Isolation:
             all revisions.
         audited: whether to check every file that a variant opens. Each check takes time, and a
             process that is timed goes without.
+        temporary: the user's folder of temporary files.
     """
 
     label: str
@@ -62,6 +63,7 @@ class Isolation:
     package: str = ""
     suite: frozenset[str] = frozenset()
     audited: bool = False
+    temporary: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
 
     @cached_property
     def _roots(self) -> list[tuple[str, str | None]]:
@@ -69,8 +71,8 @@ class Isolation:
         trees = [(self.label, self.own), *self.others]
         roots: list[tuple[Path, str | None]] = [(top, label) for label, top in trees]
         roots += [(top / file, label) for label, top in trees for file in self.tracked]
-        free = [self.caches, TOOL, self.repository / ".git"]
-        free.append(Path(tempfile.gettempdir()))  # the trees may lie in it, and are deeper then
+        # The trees may lie among temporary files, and are deeper then.
+        free = [self.caches, TOOL, self.repository / ".git", self.temporary]
         roots += [(real_path(folder), None) for folder in free]
         roots += [(place, None) for place in self.installed]
         roots.sort(key=lambda root: len(root[0].parts), reverse=True)

@@ -278,6 +278,51 @@ def test_full_disk_is_one_line(config):
     assert "Traceback" not in outcome.err
 
 
+FULL = "import os\nfor stream in {}: os.dup2(os.open('/dev/full', os.O_WRONLY), stream)"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("arguments", "streams", "code"),
+    [
+        (["sweep", "nothing.yaml"], [2], 2),
+        (["sweep", "--no-such-option"], [2], 2),
+        (["--version"], [1, 2], 2),
+    ],
+    ids=["error", "the parser's", "output, both"],
+)
+def test_a_full_disk_is_no_regression(arguments, streams, code):
+    outcome = run_apart(*arguments, prologue=FULL.format(streams))
+    assert (outcome.code, outcome.out, outcome.err) == (code, "", "")
+
+
+def test_ctrl_c_before_a_command_runs_is_no_regression():
+    """Python ends with 1 if it is to exit with a text, and Typer if it is interrupted itself."""
+    interrupt = "os.kill(os.getpid(), signal.SIGINT)"
+    find = f"lambda name, *_: {interrupt} if name == 'bt_bench.cli.app' else None"
+    while_imported = f"sys.meta_path.insert(0, type('', (), dict(find_spec={find})))"
+    while_parsed = f"import typer.main; typer.main.get_command = lambda *_: {interrupt}"
+    for moment in (while_imported, while_parsed):
+        outcome = run_apart("--version", prologue=f"import os, signal, sys\n{moment}")
+        assert (outcome.code, outcome.out, outcome.err) == (130, "", "bt-bench: interrupted\n")
+
+
+def test_an_error_around_a_command_is_no_regression():
+    broken = "import typer.main\ntyper.main.get_command = lambda *_: 1 / 0"
+    outcome = run_apart("--version", prologue=broken)
+    assert outcome.code == 70
+    assert "ZeroDivisionError" in outcome.err
+    assert "bt-bench: internal error" in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [["sweep", "quick", "{}"], ["check", "--no-{}"], ["{}"]])
+def test_nor_in_an_error_of_the_parser(arguments):
+    outcome = run(*(argument.format("a\x1b[31m\u202e") for argument in arguments))
+    assert outcome.code == 2
+    assert r"a\x1b[31m\u202e" in outcome.err
+    assert not set("\x1b\u202e") & set(outcome.err)
+
+
 def test_control_characters_do_not_reach_the_terminal():
     outcome = run("sweep", "\x1b[31mred\x07.yaml")
     assert outcome.code == 2

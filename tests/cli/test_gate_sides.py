@@ -309,7 +309,7 @@ def test_a_suite_whose_files_look_like_a_repository_is_refused(suite):
     commit(suite, "a repository in files")
     outcome = gate()
     assert outcome.code == 2
-    assert "copies: found no git repository to take a base revision from" in outcome.err
+    assert "copies: its repository is not one to take a base revision from" in outcome.err
 
 
 def test_a_link_that_leads_elsewhere_is_told(suite):

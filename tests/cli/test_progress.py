@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 
 import pytest
 from rich.console import Console
+from support.terminals import run_in_terminal
 
 from bt_bench.cli.progress import (
     Bars,
@@ -113,14 +116,41 @@ def test_bars_of_a_gate_show_phase_and_processes_but_no_time_left():
     assert "0/24" in shown(bars, stream)
 
 
-def test_what_goes_on_is_told_now_and_then(capsys):
-    with told_on_stderr() as tell:
-        for seconds in (6.0, 31.0, 40.0, 62.0):
-            tell(f"exploring fused: {seconds:.0f} scenarios", seconds)
-        tell("exploring next: 6 scenarios", 3.0)
-        tell("exploring next\x1b: 60 scenarios", 33.5)
+def test_what_goes_on_is_told_now_and_then_with_all_seconds(capsys):
+    clock = [1000.0]
+    with told_on_stderr("loading torch", lambda: clock[0]) as tell:
+        for seconds in (6, 31, 40, 62, 65, 92):
+            clock[0] = 1000.0 + seconds
+            tell(f"exploring fused\x1b: {seconds} scenarios")
     assert capsys.readouterr().err.splitlines() == [
-        "bt-bench: exploring fused: 31 scenarios in 31 s",
-        "bt-bench: exploring fused: 62 scenarios in 62 s",
-        "bt-bench: exploring next\\x1b: 60 scenarios in 34 s",
+        f"bt-bench: exploring fused\\x1b: {told} scenarios, {told} s" for told in (31, 62, 92)
     ]
+
+
+TOLD = """
+import sys
+from bt_bench.cli.progress import progress_on_stderr, told_on_stderr
+clock = iter(range(10**6))
+with told_on_stderr("loading torch", lambda: next(clock)) as tell:
+    print("a result")
+    tell("checking")
+    print("a message", file=sys.stderr)
+with progress_on_stderr("sweep") as bars:
+    bars.start(1)
+    print("another result")
+"""
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_results_go_to_stdout_beside_what_is_live_on_a_terminal(tmp_path, to_file):
+    """Rich would take them for lines of the terminal, where stdout is a file."""
+    command = [sys.executable, "-c", TOLD]
+    with (tmp_path / "out").open("wb") as file:
+        code, printed = run_in_terminal(80, command, os.environ, file if to_file else None)
+    assert code == 0
+    assert "a message" in printed
+    results = (tmp_path / "out").read_text() if to_file else printed
+    assert results.count("a result") == results.count("another result") == 1
+    assert ("a result" in printed) is not to_file
+    # Nobody has told of them: they go on by themselves.
+    assert re.search(r"loading torch, \d+ s", printed)

@@ -238,6 +238,23 @@ def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
     assert "PARTIAL" not in (out / "comparison.md").read_text()
 
 
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_stopped_run_names_its_folder_if_it_has_results(config, tmp_path, monkeypatch, removed):
+    def stopped(request, *_):
+        (request.folder.path / "fused.json").touch()
+        if removed:
+            shutil.rmtree(request.folder.path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bt_bench.runs.run_sweep", stopped)
+    out = tmp_path / "run"
+    outcome = run("sweep", config, "--out", out)
+    assert outcome.code == 130
+    assert ("the results so far are in" in outcome.err) is not removed
+    assert (f"--resume {out}" in outcome.err) is not removed
+    assert (f"stopped; {out} was removed, and what was" in outcome.err) is removed
+
+
 def test_killed_between_files_of_a_case(config, tmp_path):
     """What SIGKILL can leave: one variant has a case more than the other, and no comparison."""
     out = tmp_path / "run"

@@ -39,8 +39,8 @@ GOOD = "{name: a, requests: 1, tokens: 2}"
         ),
         (
             "name: a\n---\nname: b",
-            "my.yaml:2:1: not valid YAML: but found another document; check indentation, quotes "
-            "and brackets up to here",
+            "my.yaml:2:1: a second document begins here; expected one config in a file; give it a "
+            "file of its own, or remove the line that separates them",
         ),
         (
             "name: *other",
@@ -290,9 +290,9 @@ def test_top_level(error_of, text, expected):
         ("name: a, tokens: 2, product: {requests: []}",
          "1:50: axis 'requests' is empty; expected one or more values, or remove the axis"),
         ("name: a, tokens: 2, product: {requests: 3}",
-         "1:50: axis 'requests' is 3; expected a list of values"),
+         "1:50: axis 'requests' is 3; expected a list of values, or a range such as 1..8"),
         ("name: a, tokens: 2, product: [requests]", "1:39: product is ['requests']; expected a "
-         "mapping of parameters, each with a list of values"),
+         "mapping of parameters, each with a list or a range of values"),
         ("name: a, tokens: 2, requests: 1, product: {grups: [1]}",
          "1:53: unknown parameter 'grups'; did you mean 'groups'?"),
         ("name: a, tokens: 2, requests: 1, product: {requests: [1, 2]}",

@@ -268,10 +268,10 @@ def test_how_far_it_is_is_told() -> None:
     runner = Runner({"one": Fused})
     exploring = Exploring(
         *(SUITE, [runner], runner, 7),
-        on_batch=lambda arm, played, of, _seconds: told.append((arm, played, of)),
+        on_batch=lambda *so_far: told.append(so_far),
     )
     list(exploring.explore(["one"], range(7)))
-    assert told == [("one", 4, 7), ("one", 7, 7)]
+    assert told == [("one", 0, 7), ("one", 4, 7), ("one", 7, 7)]
 
 
 def test_a_slow_machine_plays_as_much_as_a_quick_one(monkeypatch: pytest.MonkeyPatch) -> None:

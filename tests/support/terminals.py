@@ -11,18 +11,29 @@ import subprocess
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_in_terminal(
-    columns: int, command: Sequence[str], environment: Mapping[str, str]
+    columns: int,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stdout: IO[bytes] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command in a terminal; its exit code, and all that it printed."""
+    """Runs a command in a terminal; its exit code, and all that it printed there.
+
+    Args:
+        columns: width of the terminal.
+        command: the command.
+        environment: its environment.
+        stdout: a file in place of the terminal.
+    """
     mine, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdin=its, stdout=its, stderr=its
+        command, cwd=ROOT, env=environment, stdin=its, stdout=stdout or its, stderr=its
     )
     os.close(its)
     printed = b""

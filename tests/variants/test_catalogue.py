@@ -10,7 +10,9 @@ import pytest
 from support.repositories import KERNELS, write
 
 from bt_bench.base.errors import UsageError
+from bt_bench.protocol import default_suite
 from bt_bench.variants.catalogue import find_variants, load, load_apart, variants_folder
+from bt_bench.worker.checking.own_code import files_of, sizes_of
 
 
 def test_arms_that_are_loaded_apart_share_no_code():
@@ -86,6 +88,53 @@ def test_what_cannot_be_a_variant_is_passed_over(what, tmp_path):
 def test_a_variant_too_deep_to_be_parsed_is_there_and_says_nothing(tmp_path):
     (tmp_path / "mine.py").write_text(f"x = {' + '.join('1' * 20_000)}\n")
     assert find_variants([tmp_path])["mine"].summary == ""
+
+
+def sparse(path, text):
+    """A file of a terabyte, which takes no room."""
+    path.write_bytes(text)
+    os.truncate(path, 1 << 40)
+
+
+UNUSUAL = {
+    "a byte-order mark": (b'\xef\xbb\xbf"""Mine."""\n', "Mine."),
+    "another encoding": ('# -*- coding: latin-1 -*-\n"""Café."""\n'.encode("latin-1"), "Café."),
+    "comments first": (b'#!/usr/bin/python\n\n# Mine.\nr"""\n  Mine, too.\n"""\n', "Mine, too."),
+    "an unknown encoding": (b'# -*- coding: nonsense -*-\n"""Mine."""\n', ""),
+    "no text": (b'"""\xff"""\n', ""),
+    "UTF-16": ('"""Mine."""\n'.encode("utf-16"), ""),
+    "a NUL": (b"x = 1\0\n", ""),
+    "no docstring": (b"x = 1\n", ""),
+    "bytes": (b'b"Mine."\n', ""),
+    "no end of the docstring": (b'"""Mine.\n', ""),
+    "brackets": (b"[" * 100_000, ""),
+    "signs": (b"-" * 100_000 + b"1\n", ""),
+}
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_unusual_files_have_a_summary_or_none(what, tmp_path):
+    content, summary = UNUSUAL[what]
+    (tmp_path / "mine.py").write_bytes(content)
+    assert find_variants([tmp_path])["mine"].summary == summary
+
+
+def test_of_a_file_of_any_size_only_the_top_is_read(tmp_path):
+    sparse(tmp_path / "mine.py", b'"""Mine."""\n')
+    sparse(tmp_path / "other.py", b"")
+    found = find_variants([tmp_path])
+    assert (found["mine"].summary, found["other"].summary) == ("Mine.", "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-8"])
+def test_a_variant_loads_from_any_encoding_that_python_reads(encoding, tmp_path):
+    declared = "# -*- coding: latin-1 -*-\n" if encoding == "latin-1" else ""
+    text = f'{declared}"""Café."""\n{SUBCLASS.format("_launch_apply")}\n'
+    (tmp_path / "mine.py").write_bytes(text.encode(encoding))
+    variant = load(find_variants([tmp_path])["mine"])
+    assert variant.__name__ == "Variant"
+    assert (tmp_path / "mine.py").resolve() in files_of(default_suite(), variant)
+    assert sizes_of(default_suite(), variant) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
 import multiprocessing
 import os
+import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -26,6 +29,7 @@ from bt_bench.base.processes.lifetime import (
     kill,
     marked,
 )
+from bt_bench.base.scratch import scratch_folder
 
 # A fresh interpreter inherits nothing that this process has loaded or opened. Its memory layout is
 # new as well, which is part of the variation between processes.
@@ -52,8 +56,12 @@ class Child:
     def __init__(self, name: str, target: Callable[..., None], *args: Any) -> None:
         self._name = name
         self._connection, theirs = CONTEXT.Pipe()
+        self._temporary = ExitStack()
+        folder = None
+        with suppress(OSError):  # it can do without, unless it needs temporary files itself
+            folder = str(self._temporary.enter_context(scratch_folder("worker")))
         self._process: BaseProcess = CONTEXT.Process(
-            target=_begin, args=(target, theirs, args), name=f"bt-bench {name}", daemon=True
+            target=_begin, args=(target, theirs, args, folder), name=f"bt-bench {name}", daemon=True
         )
         with _ctrl_c_held_back(), _without_main(), marked() as self._mark:
             self._process.start()
@@ -133,6 +141,7 @@ class Child:
         self.abandon()
         self._await_end(SECONDS_TO_DIE)
         end_all(lambda: bearers_of(self._mark))
+        self._temporary.close()
 
     def _await_end(self, seconds: float) -> None:
         """Wait for the end of the process, for a limited time.
@@ -213,7 +222,26 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _begin(target: Callable[..., None], connection: Connection, args: tuple[Any, ...]) -> None:
-    """Adopt orphans, which keeps all that this process starts below it, and run `target`."""
+def _begin(
+    target: Callable[..., None],
+    connection: Connection,
+    args: tuple[Any, ...],
+    temporary: str | None,
+) -> None:
+    """Adopt orphans, which keeps all that this process starts below it, and run `target`.
+
+    Temporary files go to a folder of the process's own, which is removed with it: compilers that
+    are killed leave theirs.
+    """
     adopt_orphans()
+    if temporary is not None:
+        _keep_compiled(tempfile.gettempdir())
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary
     target(connection, *args)
+
+
+def _keep_compiled(folder: str) -> None:
+    """Let Inductor's cache stay among the user's temporary files, where it is by default."""
+    with suppress(OSError, KeyError):  # nobody has this user id
+        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/torchinductor_{user}")

@@ -262,7 +262,8 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
-        say(f"rounds and verdicts are in {folder}/")
+        rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
+        say(f"{rounds}verdicts are in {folder}/")
     why = not_comparable(judged.judgements)
     nothing = {} if why is None else {", ".join(judged.others) or judged.title: why}
     return final_code(judged, options.fail_on, nothing, require_power=options.require_power)

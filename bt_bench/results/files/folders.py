@@ -72,7 +72,7 @@ class RunFolder:
         Raises:
             UsageError: if there is none.
         """
-        runs = [path.parent for path in reports.glob(f"*/{CONFIG_NAME}")]
+        runs = [path.parent for path in reports.glob(f"*/{CONFIG_NAME}") if path.is_file()]
         runs = [run for run in runs if cls(run).result_paths()]
         if not runs:
             raise UsageError(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from bt_bench.base import compact_json, naming, open_own, replacing
+from bt_bench.base import compact_json, is_at, naming, open_own, replacing
 from bt_bench.base.errors import UsageError
 from bt_bench.results.files.journals import journal_header
 from bt_bench.results.run.calibration import Calibration
@@ -84,7 +84,8 @@ class ResultWriter:
 
         Raises:
             ValueError: if `read_result` would refuse it.
-            UsageError: if it cannot be written.
+            UsageError: if it cannot be written, or if the journal was removed: what is measured
+                from then on would be lost.
         """
         for problem in case_problems("$", case):
             raise ValueError(f"case {case.key!r} of {self._header.variant.name!r}: {problem}")
@@ -92,6 +93,7 @@ class ResultWriter:
             self._append(self._journal, case)
             self._journal.flush()
             os.fsync(self._journal.fileno())
+        self._refuse_removed()
 
     def close(self, complete: bool, order: Sequence[str] = ()) -> str:
         """Merge header and journal into one file, with the cases in the given order of keys.
@@ -100,8 +102,9 @@ class ResultWriter:
             The digest of the file, for `read_written`.
 
         Raises:
-            UsageError: if anything else has changed the journal.
+            UsageError: if anything else has changed or removed the journal.
         """
+        self._refuse_removed()
         self._header = self._header.model_copy(update={"complete": complete})
         keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
         digest = hashlib.sha256()
@@ -112,6 +115,13 @@ class ResultWriter:
         self._journal.close()
         self._journal_path.unlink(missing_ok=True)
         return digest.hexdigest()
+
+    def _refuse_removed(self) -> None:
+        if not is_at(self._journal_path, self._journal.fileno()):
+            raise UsageError(
+                f"{self._journal_path} was removed or moved during the run, and with it what was "
+                "measured; start a new run"
+            )
 
     def _append(self, file: IO[bytes], case: CaseResult) -> None:
         line = _to_line(case).encode()

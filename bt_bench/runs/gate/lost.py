@@ -20,8 +20,9 @@ from bt_bench.protocol import (
     is_regular,
     load_suite,
 )
+from bt_bench.runs.gate.revisions import own_files
 from bt_bench.runs.gate.sameness import CACHES, same_bytes
-from bt_bench.runs.gate.trees import Tree, own_files, place_below
+from bt_bench.runs.gate.trees import Tree, place_below
 from bt_bench.variants import REFERENCE, encodable, real_path
 
 _SHOWN = 3

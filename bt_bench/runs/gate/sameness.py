@@ -19,7 +19,8 @@ from bt_bench.base import read_text, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import is_regular
 from bt_bench.results import CONFIG_NAME, NCU_REPORT_NAME
-from bt_bench.runs.gate.trees import Tree, places_of_environment, tracked_files
+from bt_bench.runs.gate.revisions import tracked_files
+from bt_bench.runs.gate.trees import Tree, places_of_environment
 from bt_bench.variants import encodable, is_there, real_path
 
 # Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see

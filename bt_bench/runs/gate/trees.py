@@ -15,27 +15,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bt_bench.base import git_command, git_environment, scratch_folder, without_another_git
+from bt_bench.base import scratch_folder, without_another_git
 from bt_bench.base.errors import NotComparableError, UsageError
 from bt_bench.base.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.runs.gate.own_code import refuse_code_of
+from bt_bench.runs.gate.revisions import ask_git, commit_of, top_of, tracked_files, tracked_root
 from bt_bench.variants import (
     REFERENCE,
     Isolation,
     VariantEntry,
-    encodable,
     find_variants,
     installed_places,
     real_path,
 )
 
-GIT_SECONDS = 600.0  # a checkout of a large repository
 BUILD_SECONDS = 1800.0
 TAIL_LINES = 20
-_CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
-# Working trees that were looked at. None of their programs is run, in checkouts of them neither.
-_TREES: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class Tree:
                     "folder of each revision's own"
                 )
         package = self.location.package
-        theirs = _tracked_root(self.top, package) if kernels is None else None
+        theirs = tracked_root(self.top, package) if kernels is None else None
         if theirs is not None:
             raise UsageError(
                 f"{self.label} has kernels of its own in {theirs}, which the working tree does not "
@@ -167,7 +163,7 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
     suite = suite or SuiteRef()
     package = load_suite(suite).package
     seen = [*folders, *([] if suite.root is None else [suite.root])]
-    top = _top_of(seen[0] if seen else start)
+    top = top_of(seen[0] if seen else start)
     outer = None if not seen else _outer_top(start, top)
     if outer is not None:
         option = "--kernels" if folders else "--suite"
@@ -178,7 +174,7 @@ def locate(start: Path, folders: Sequence[Path] = (), suite: SuiteRef | None = N
     root, own = _told_apart([_place_in(folder, top) for folder in folders], top, package)
     if suite.root is not None:
         root = _place_in(suite.root, top, "--suite")
-    root = root or _tracked_root(top, package)
+    root = root or tracked_root(top, package)
     if root is None and not own:
         raise UsageError(
             f"{top}: holds no kernels (no {package}/__init__.py that git tracks); pass --kernels "
@@ -212,7 +208,7 @@ def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef
     if location.kernels is None:
         root = None  # as installed; `Tree.variants` refuses a base that has kernels of its own
     else:
-        root = root or _tracked_root(base.top, package) or location.kernels
+        root = root or tracked_root(base.top, package) or location.kernels
     return replace(location, kernels=root, folders=own)
 
 
@@ -252,7 +248,7 @@ def place_below(path: Path, top: Path) -> Path | None:
 def _outer_top(start: Path, top: Path) -> Path | None:
     """Return the repository that another one lies in, seen from a folder; `None` if none does."""
     try:
-        outer = _top_of(start)
+        outer = top_of(start)
     except UsageError:
         return None
     return outer if outer != top and top.is_relative_to(outer) else None
@@ -262,11 +258,14 @@ def working_tree(location: Location) -> Tree:
     """Return the working tree, including uncommitted changes.
 
     Raises:
-        UsageError: if its code runs in this process.
+        UsageError: if its code runs in this process, or if it has no commit.
     """
     refuse_code_of(location.top)
-    commit = _git(location.top, "rev-parse", "--verify", "HEAD")
-    status = _git(location.top, "status", "--porcelain", "--untracked-files=no")
+    try:
+        commit = ask_git(location.top, "rev-parse", "--verify", "HEAD")
+    except UsageError as error:
+        raise UsageError(f"{location.top}: HEAD is no commit: {error}; expected one") from None
+    status = ask_git(location.top, "status", "--porcelain", "--untracked-files=no")
     return Tree("working tree", commit, bool(status), location.top, location)
 
 
@@ -285,12 +284,15 @@ def base_tree(location: Location, ref: str) -> Iterator[Tree]:
     a clone would have another configuration, other remotes, and none of the files of LFS.
 
     Raises:
-        UsageError: for a revision that git does not know, with git's message.
+        UsageError: for a revision that git does not know or cannot check out, with git's message.
     """
-    commit = _commit_of(location.top, ref)
+    commit = commit_of(location.top, ref)
     with scratch_folder("gate") as scratch:
         top = scratch / "base"
-        _check_out(location.top, commit, top, scratch / "git")
+        try:
+            _check_out(location.top, commit, top, scratch / "git")
+        except UsageError as error:
+            raise UsageError(f"--base {ref}: cannot be checked out: {error}") from None
         yield Tree(_label(ref, commit), commit, False, top, location)
 
 
@@ -304,7 +306,7 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
         admin: git's administrative folder of the worktree; new.
     """
     common, own = (
-        (repository / _git(repository, "rev-parse", option)).resolve()
+        (repository / ask_git(repository, "rev-parse", option)).resolve()
         for option in ("--git-common-dir", "--git-dir")
     )
     top.mkdir()
@@ -321,8 +323,8 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
             shutil.copyfile(theirs, path)
     for key in ("core.worktree", "core.bare"):
         with suppress(UsageError):  # git fails if there is no such setting
-            _git(top.parent, "config", "--file", str(settings), "--unset-all", key)
-    _git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
+            ask_git(top.parent, "config", "--file", str(settings), "--unset-all", key)
+    ask_git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
 def build(tree: Tree, command: str, seconds: float = BUILD_SECONDS) -> None:
@@ -365,128 +367,6 @@ def _tail(output: str) -> str:
 def _label(ref: str, commit: str) -> str:
     short = commit[:8]
     return short if commit.startswith(ref) else f"{ref} ({short})"
-
-
-def _top_of(start: Path) -> Path:
-    try:
-        top = Path(_git(start, "rev-parse", "--show-toplevel")).resolve()
-    except UsageError as error:
-        raise UsageError(
-            f"{start.resolve()}: found no git repository to take a base revision from: {error}"
-        ) from None
-    # Versions of git before 2.38 take a folder of tracked files for a bare repository.
-    if not (top / ".git").exists():
-        raise UsageError(
-            f"{top}: git takes it for the top of a repository, but it has no .git; a gate needs "
-            "an ordinary checkout"
-        )
-    _TREES.add(top)
-    return top
-
-
-def _tracked_root(top: Path, package: str) -> Path | None:
-    """Return the folder with a package of kernels that git tracks; the shallowest of several."""
-    try:
-        names = _names(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py")
-    except UsageError:  # no repository, which is refused where it matters
-        return None
-    found = sorted((Path(name).parent.parent for name in names), key=lambda p: len(p.parts))
-    return found[0] if found else None
-
-
-def _commit_of(top: Path, ref: str) -> str:
-    try:
-        return _git(top, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
-    except UsageError as error:
-        shallow = _git(top, "rev-parse", "--is-shallow-repository") == "true"
-        hint = (
-            "; this clone is shallow: fetch the revision first (git fetch --unshallow; in GitHub's "
-            "checkout action fetch-depth: 0)"
-            if shallow
-            else "; expected a branch, a tag or a commit of this repository"
-        )
-        raise UsageError(f"--base {ref}: {error}{hint}") from None
-
-
-def tracked_files(top: Path) -> frozenset[str]:
-    """Return the files that git tracks in a checkout, relative to its top; none without git.
-
-    Raises:
-        UsageError: if git fails in a repository, with its message.
-    """
-    if not (top / ".git").exists():
-        return frozenset()
-    return frozenset(_names(top, "ls-files", "-z"))
-
-
-def own_files(top: Path, folder: Path) -> dict[str, str]:
-    """Return the files of a folder that git tracks, or would if they were added.
-
-    Args:
-        top: top of a checkout.
-        folder: a folder below it, without links in its path.
-
-    Returns:
-        By name, relative to the folder: the commit of a submodule, or "" for anything else.
-
-    Raises:
-        UsageError: if git fails, with its message.
-    """
-    # Asked for at the top, since files in the folder could make it look like a repository.
-    place = folder.relative_to(top)
-    listed = ("ls-files", "-z", "--full-name"), ("--", f":(top,literal){place}")
-    tracked = [entry.partition("\t")[::2] for entry in _names(top, *listed[0], "-s", *listed[1])]
-    found = {name: facts.split()[1] if _is_commit(facts) else "" for facts, name in tracked}
-    others = _names(top, *listed[0], "--others", "--exclude-standard", *listed[1])
-    found |= {name: "" for name in others if _CACHE not in name.split("/")}
-    return {str(Path(name).relative_to(place)): commit for name, commit in found.items()}
-
-
-def _is_commit(facts: str) -> bool:
-    return facts.startswith("160000 ")  # the mode of a submodule
-
-
-def _names(folder: Path, *arguments: str) -> list[str]:
-    """Return the names of files that git prints, as the file system has them."""
-    printed = _run_git(folder, *arguments)
-    return [os.fsdecode(name) for name in printed.split(b"\0") if name]
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Return git's output, without white space around it.
-
-    Raises:
-        UsageError: as `_run_git`.
-    """
-    return os.fsdecode(_run_git(folder, *arguments)).strip()
-
-
-def _run_git(folder: Path, *arguments: str) -> bytes:
-    """Run git, and return its output.
-
-    Raises:
-        UsageError: if git is missing, fails, or takes too long, with its message.
-    """
-    try:
-        done = subprocess.run(
-            git_command(folder, *arguments, trees=_TREES),
-            capture_output=True,
-            env=git_environment(folder, _TREES) | {"LC_ALL": "C"},
-            timeout=GIT_SECONDS,
-            check=False,
-            start_new_session=True,  # Ctrl-C must not interrupt its cleanup
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "git is not installed; expected it on PATH, outside the repository"
-        ) from None
-    except subprocess.TimeoutExpired:
-        what = " ".join(arguments[:2])
-        raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
-    if done.returncode:
-        said = encodable(os.fsdecode(done.stderr)).strip().splitlines()
-        raise UsageError(f"git: {said[0] if said else f'exit code {done.returncode}'}")
-    return done.stdout
 
 
 def places_of_environment(head: Tree, tracked: frozenset[str]) -> list[Path]:

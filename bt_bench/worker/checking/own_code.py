@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from bt_bench.base.python_files import NOT_READ, python_text
 from bt_bench.protocol import Suite
 from bt_bench.variants import TOOL
 
@@ -52,8 +53,8 @@ def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
 def _is_readable(path: Path) -> bool:
     """Return whether a file parses as Python; a file that is never imported need not."""
     try:
-        ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        ast.parse(python_text(path))
+    except NOT_READ:
         return False
     return True
 
@@ -98,7 +99,7 @@ def _names_imported(path: Path) -> Iterator[tuple[str, int]]:
 
     Names taken from a module are among them, since they may be modules too.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(python_text(path))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -136,7 +137,7 @@ def _folder_of(name: str) -> Path | None:
 def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
     """Return the numbers in a variant's own files, in ascending order; see `numbers_in`."""
     names = _names_of(variant)
-    texts = {path: path.read_text(encoding="utf-8") for path in files_of(suite, variant)}
+    texts = {path: python_text(path) for path in files_of(suite, variant)}
     constants: dict[str, int] = {}
     for text in texts.values():
         constants |= _constants(text)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from bt_bench.base.python_files import python_text
 from bt_bench.worker.tasks.plays import BranchWay, Coverage, FileCoverage, OneSided, Unreached
 
 _EXCUSE = re.compile(r"#\s*unreached:\s*(\S.*)")
@@ -88,7 +89,7 @@ class Reached:
         if name not in self.files:
             return None
         if name not in self._loops:
-            text = Path(name).read_text(encoding="utf-8")
+            text = python_text(Path(name))
             self._loops[name] = {each.head: each.body for each in branches_in(text) if each.is_loop}
         ran = self.ran.setdefault(name, FileCoverage())
         ran.lines.add(frame.f_lineno)
@@ -109,7 +110,7 @@ class Reached:
         missing: list[Unreached] = []
         one_sided: list[OneSided] = []
         for name in sorted(self.files if files is None else files):
-            text = Path(name).read_text(encoding="utf-8")
+            text = python_text(Path(name))
             known = lines_of_functions(text, name)
             ran = self.ran.get(name, FileCoverage())
             total += len(known)

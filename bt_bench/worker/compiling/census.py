@@ -203,6 +203,7 @@ def _environment(folder: Path, code: bool) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONSAFEPATH": "1",  # do not import from the working directory
         "OMP_NUM_THREADS": "1",  # tensors are small, and threads of torch would spin
+        "TMPDIR": str(folder),  # a killed ptxas or C compiler leaves files there
         "TRITON_CACHE_DIR": str(folder / "cache"),  # a new cache, so nothing is stale
         "TRITON_DISABLE_LINE_INFO": str(int(not code)),
         "TRITON_DUMP_PTXAS_LOG": "1",

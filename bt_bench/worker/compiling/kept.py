@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from bt_bench.base.atomic import replacing
 from bt_bench.config import SweepSpec
-from bt_bench.protocol import load_suite
+from bt_bench.protocol import is_regular, load_suite
 from bt_bench.results import StaticCensus
 from bt_bench.variants import VariantEntry, local_imports
 from bt_bench.worker.compiling.census import DEFAULT_TARGETS, Compiled, compile_cases
@@ -145,7 +145,7 @@ def _version(library: str) -> str:
 
 
 def _of_files(paths: Iterable[Path]) -> str:
-    return _digest([[str(path), _of_file(path)] for path in sorted(paths)])
+    return _digest([[str(path), _of_file(path)] for path in sorted(filter(is_regular, paths))])
 
 
 def _of_file(path: Path) -> str:

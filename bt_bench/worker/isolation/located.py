@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bt_bench.protocol import loaded_suites
+from bt_bench.protocol import is_regular, loaded_suites
 from bt_bench.variants import TOOL, installed_places, text_of
 
 LONGEST_SOURCE = 80  # characters of a source line that are shown
@@ -151,7 +151,7 @@ def _packages_of(files: Iterable[Path]) -> Iterator[Path]:
         if suite.package in file.parts
     }
     for root in sorted(roots):
-        yield from sorted(root.rglob("*.py"))
+        yield from sorted(filter(is_regular, root.rglob("*.py")))
 
 
 def _rank(path: Path) -> int:

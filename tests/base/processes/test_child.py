@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from bt_bench.base import scratch_folder
 
 SCRIPT = """\
 from bt_bench.base.processes import Child, answer
@@ -20,3 +25,52 @@ def test_a_script_needs_no_guard_and_runs_once(tmp_path):
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["begins", "7"], "")
+
+
+TEMPORARY = """\
+import os, sys, tempfile, time
+from pathlib import Path
+from bt_bench.base.processes import Child, answer, settle
+
+def leave_files(connection):
+    settle()
+    names = [tempfile.mkstemp(suffix=".ptx")[1], os.path.join(os.environ["TMPDIR"], "cc0.s")]
+    Path(names[1]).touch()
+    answer(connection, names)
+    answer(connection, os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    time.sleep(600)
+
+if __name__ == "__main__":
+    import left
+    child = Child("probe", left.leave_files)
+    print(*child.next_message(60), flush=True)
+    print(child.next_message(60), flush=True)
+    if sys.argv[1] == "ends":
+        child.kill()
+    else:
+        os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("how", ["ends", "is killed"])
+def test_temporary_files_of_a_process_go_with_it_or_with_the_next_one(tmp_path, monkeypatch, how):
+    """Such as those that a killed compiler leaves."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    script = tmp_path / "left.py"
+    script.write_text(TEMPORARY)
+    done = subprocess.run(
+        [sys.executable, script, how], capture_output=True, text=True, check=False
+    )
+    files, inductor = done.stdout.splitlines()
+    for file in map(Path, files.split()):
+        assert file.is_relative_to(temporary)
+        assert file.parent != temporary
+        assert file.exists() is (how == "is killed")
+    assert Path(inductor).parent == temporary  # it is kept
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with scratch_folder("next"):
+        pass
+    assert list(temporary.iterdir()) == []

@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -230,6 +231,21 @@ def test_cases_that_something_has_changed_on_disk_are_refused(folder: RunFolder)
     with pytest.raises(UsageError, match=r"baseline\.cases\.jsonl is not as this run has wri"):
         writer.close(True)
     assert not read_result(folder.result_path("baseline")).complete
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_folder_that_is_removed_or_moved_ends_the_run_at_the_next_case(
+    folder: RunFolder, tmp_path: Path, removed: bool
+) -> None:
+    writer = ResultWriter(folder, make_result(complete=False))
+    writer.add(make_failed_case("a"))
+    if removed:
+        shutil.rmtree(folder.path)
+    else:
+        folder.path.rename(tmp_path / "elsewhere")
+    for write in (lambda: writer.add(make_case("b")), lambda: writer.close(True)):
+        with pytest.raises(UsageError, match=r"cases\.jsonl was removed or moved during the run"):
+            write()
 
 
 def test_a_file_of_a_result_is_what_was_written(folder: RunFolder) -> None:

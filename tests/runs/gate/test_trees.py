@@ -349,7 +349,7 @@ def test_tracked_files_are_no_repository(own, tmp_path, monkeypatch, knows):
         locate(project, [project / "mine"])
 
 
-@pytest.mark.parametrize("ref", ["nowhere", "--help", "main:README", ""])
+@pytest.mark.parametrize("ref", ["nowhere", "--help", "main:README"])
 def test_an_unknown_revision(own, scratch, ref):
     with (
         pytest.raises(UsageError, match=f"--base {ref}: git: fatal: .*expected a branch"),
@@ -371,6 +371,110 @@ def test_a_shallow_clone_says_how_to_get_the_revision(own, tmp_path):
         base_tree(locate(shallow, [shallow / "mine"]), first),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        *((ref, "--base is empty, as from a variable that this kind of job") for ref in ("", " ")),
+        *(("0" * size, "CI systems give zeros where there was none before") for size in (40, 64)),
+        (
+            "1" * 40,
+            f"this clone lacks that commit: after a force push .*git fetch origin {'1' * 40}",
+        ),
+    ],
+    ids=["empty", "blank", "zeros", "zeros of SHA-256", "lost"],
+)
+def test_bases_that_ci_systems_give(own, scratch, ref, said):
+    with pytest.raises(UsageError, match=said), base_tree(locate(own, [own / "mine"]), ref):
+        pass
+    assert list(scratch.iterdir()) == []
+
+
+def test_the_branch_of_a_remote_is_named(own):
+    for remote in ("origin", "upstream"):
+        git(own, "update-ref", f"refs/remotes/{remote}/work/fast", "HEAD")
+    with (
+        pytest.raises(UsageError, match=r"did you mean origin/work/fast or upstream/work/fast\?"),
+        base_tree(locate(own, [own / "mine"]), "work/fast"),
+    ):
+        pass
+    with base_tree(locate(own, [own / "mine"]), "origin/work/fast") as tree:
+        assert (tree.top / "README").read_text() == "x\n"
+
+
+def test_a_commit_that_a_force_push_left_behind_is_fetched_by_itself(own, tmp_path):
+    lost = commit(own, "second")
+    git(own, "commit", "-q", "--amend", "--allow-empty", "-m", "rewritten")
+    git(own, "config", "uploadpack.allowAnySHA1InWant", "true")
+    for depth in ((), ("--depth", "1")):
+        clone = tmp_path / f"clone{len(depth)}"
+        git(tmp_path, "clone", "-q", *depth, f"file://{own}", str(clone))
+        location = locate(clone, [clone / "mine"])
+        with pytest.raises(UsageError) as caught, base_tree(location, lost):
+            pass
+        assert f"git fetch origin {lost}" in str(caught.value)
+        git(clone, "fetch", "-q", "origin", lost)
+        with base_tree(location, lost) as tree:
+            assert tree.commit == lost
+
+
+@pytest.mark.parametrize("what", ["blob:none", "tree:0"])
+def test_a_partial_clone_fetches_the_base_or_says_what_git_says(own, tmp_path, what):
+    write(own, {"README": "second\n"})
+    git(own, "config", "uploadpack.allowFilter", "true")
+    commit(own, "second")
+    for name in ("whole", "lost"):
+        git(tmp_path, "clone", "-q", "--filter", what, f"file://{own}", str(tmp_path / name))
+    with base_tree(locate(tmp_path / "whole", [tmp_path / "whole/mine"]), "HEAD^") as tree:
+        assert (tree.top / "README").read_text() == "x\n"
+    git(tmp_path / "lost", "config", "remote.origin.url", f"file://{tmp_path}/gone")
+    with (
+        pytest.raises(UsageError) as caught,
+        base_tree(locate(tmp_path / "lost", [tmp_path / "lost/mine"]), "HEAD^"),
+    ):
+        pass
+    first, *_, last = str(caught.value).splitlines()
+    assert first.startswith("--base HEAD^: cannot be checked out: git: fatal: ")
+    assert "from promisor remote" in last
+
+
+def test_what_git_advises_is_passed_on_whole(own, monkeypatch):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in git's own tests
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    with pytest.raises(UsageError) as caught:
+        locate(own, [own / "mine"])
+    message = str(caught.value)
+    assert "found no git repository" not in message
+    assert message.startswith(f"{own / 'mine'}: its repository is not one to take a base revision")
+    assert message.splitlines()[1:] == [
+        "  To add an exception for this directory, call:",
+        f"    git config --global --add safe.directory {own}",
+    ]
+
+
+def test_a_repository_without_a_commit_is_named(tmp_path):
+    top = tmp_path / "empty"
+    write(top, OWN)
+    git(top, "init", "-q", "-b", "main")
+    with pytest.raises(UsageError, match=f"{top}: HEAD is no commit: git: fatal: "):
+        working_tree(locate(top, [top / "mine"]))
+
+
+def test_a_repository_that_git_cannot_read_is_not_taken_for_one_without_kernels(own):
+    (own / ".git/index").write_bytes(b"damaged")
+    with pytest.raises(UsageError, match=r"git: .*index"):
+        locate(own)
+
+
+def test_a_repository_of_sha256(tmp_path):
+    top = tmp_path / "own"
+    write(top, OWN)
+    git(top, "init", "-q", "-b", "main", "--object-format=sha256")
+    commit(top, "first")
+    with base_tree(locate(top, [top / "mine"]), "main") as tree:
+        assert len(tree.commit) == 64
+        assert (tree.top / "README").read_text() == "x\n"
 
 
 def test_a_folder_that_the_base_lacks(own):

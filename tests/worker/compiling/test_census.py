@@ -19,7 +19,7 @@ from bt_bench.results.gate.census import read_census
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.inputs import inputs_on
 from bt_bench.variants.catalogue import find_variants
-from bt_bench.worker.compiling.census import REQUEST_NAME, take_census
+from bt_bench.worker.compiling.census import REQUEST_NAME, _environment, take_census
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.tasks.arm import Arm
 
@@ -238,3 +238,7 @@ def test_the_committed_census_says_what_the_variants_promise():
                     assert sum(taken.steps[0].launches.values()) == wanted
         assert all(kernel.spill_bytes == 0 for kernel in variant.kernels)
         assert {kernel.target for kernel in variant.kernels} == {"sm_80", "sm_90", "sm_100"}
+
+
+def test_what_a_killed_compiler_leaves_is_in_the_folder_that_the_next_census_removes(tmp_path):
+    assert _environment(tmp_path, code=False)["TMPDIR"] == str(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,12 @@ def test_the_oldest_go_first(compiled, tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 2
     assert compiled("mine", targets=("sm_100",)) == []
     assert Path(compiled.helper).is_file()
+
+
+def test_what_is_no_file_is_passed_over(tmp_path):
+    (tmp_path / "a.py").write_text("")
+    before = kept._of_files(tmp_path.rglob("*.py"))
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / ".#lock.py").symlink_to("somebody@host.1")
+    assert kept._of_files(tmp_path.rglob("*.py")) == before

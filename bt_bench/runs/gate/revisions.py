@@ -1,0 +1,185 @@
+"""Questions to git about a repository: its top, its revisions, and the files that it tracks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from bt_bench.base import git_command, git_environment
+from bt_bench.base.errors import UsageError
+from bt_bench.variants import encodable
+
+GIT_SECONDS = 600.0  # a checkout of a large repository
+_CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
+# Working trees that were looked at. None of their programs is run, in checkouts of them neither.
+_TREES: set[Path] = set()
+_NO_REPOSITORY = "not a git repository"  # as git says it
+_HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST_LINES = 20
+
+
+def top_of(start: Path) -> Path:
+    """Return the top of the checkout that a folder is in.
+
+    Raises:
+        UsageError: without a checkout, or where git refuses it, with git's message.
+    """
+    try:
+        top = Path(ask_git(start, "rev-parse", "--show-toplevel")).resolve()
+    except UsageError as error:
+        is_none = _NO_REPOSITORY in str(error)
+        what = "found no git repository" if is_none else "its repository is not one"
+        raise UsageError(
+            f"{start.resolve()}: {what} to take a base revision from: {error}"
+        ) from None
+    # Versions of git before 2.38 take a folder of tracked files for a bare repository.
+    if not (top / ".git").exists():
+        raise UsageError(
+            f"{top}: git takes it for the top of a repository, but it has no .git; a gate needs "
+            "an ordinary checkout"
+        )
+    _TREES.add(top)
+    return top
+
+
+def commit_of(top: Path, ref: str) -> str:
+    """Return the commit of a base revision.
+
+    Raises:
+        UsageError: for a revision that git does not know, with git's message and the remedy.
+    """
+    if not ref.strip():
+        raise UsageError(
+            "--base is empty, as from a variable that this kind of job does not have; expected a "
+            "branch, a tag or a commit"
+        )
+    if _HASH.fullmatch(ref) and not ref.strip("0"):
+        raise UsageError(
+            f"--base {ref}: is no commit: CI systems give zeros where there was none before, as "
+            "for the first push of a branch; expected the branch that this one is for, such as "
+            "origin/main"
+        )
+    try:
+        return ask_git(top, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    except UsageError as error:
+        raise UsageError(f"--base {ref}: {error}; {_remedy(top, ref)}") from None
+
+
+def _remedy(top: Path, ref: str) -> str:
+    """Return advice on a revision that a repository lacks."""
+    fetched = f"git fetch origin {ref}"
+    if ask_git(top, "rev-parse", "--is-shallow-repository") == "true":
+        forced = f"; after a force push: {fetched}" if _HASH.fullmatch(ref) else ""
+        return (
+            "this clone is shallow: fetch the revision first (git fetch --unshallow; in GitHub's "
+            f"checkout action fetch-depth: 0, in GitLab GIT_DEPTH: 0{forced})"
+        )
+    if _HASH.fullmatch(ref):
+        return (
+            "this clone lacks that commit: after a force push or a rebase no branch leads to it; "
+            f"fetch it ({fetched}), or name a branch such as origin/main"
+        )
+    pattern = f"refs/remotes/*/{ref}"
+    remote = ask_git(top, "for-each-ref", "--format=%(refname:short)", pattern).split()
+    if remote:
+        return f"did you mean {' or '.join(remote)}?"
+    return "expected a branch, a tag or a commit of this repository; fetch one of a remote first"
+
+
+def tracked_root(top: Path, package: str) -> Path | None:
+    """Return the folder with a package of kernels that git tracks; the shallowest of several.
+
+    Raises:
+        UsageError: if git fails in a repository, with its message.
+    """
+    if not (top / ".git").exists():
+        return None
+    names = _names(top, "ls-files", "-z", "--", f":(glob)**/{package}/__init__.py")
+    found = sorted((Path(name).parent.parent for name in names), key=lambda p: len(p.parts))
+    return found[0] if found else None
+
+
+def tracked_files(top: Path) -> frozenset[str]:
+    """Return the files that git tracks in a checkout, relative to its top; none without git.
+
+    Raises:
+        UsageError: if git fails in a repository, with its message.
+    """
+    if not (top / ".git").exists():
+        return frozenset()
+    return frozenset(_names(top, "ls-files", "-z"))
+
+
+def own_files(top: Path, folder: Path) -> dict[str, str]:
+    """Return the files of a folder that git tracks, or would if they were added.
+
+    Args:
+        top: top of a checkout.
+        folder: a folder below it, without links in its path.
+
+    Returns:
+        By name, relative to the folder: the commit of a submodule, or "" for anything else.
+
+    Raises:
+        UsageError: if git fails, with its message.
+    """
+    # Asked for at the top, since files in the folder could make it look like a repository.
+    place = folder.relative_to(top)
+    listed = ("ls-files", "-z", "--full-name"), ("--", f":(top,literal){place}")
+    tracked = [entry.partition("\t")[::2] for entry in _names(top, *listed[0], "-s", *listed[1])]
+    found = {name: facts.split()[1] if _is_commit(facts) else "" for facts, name in tracked}
+    others = _names(top, *listed[0], "--others", "--exclude-standard", *listed[1])
+    found |= {name: "" for name in others if _CACHE not in name.split("/")}
+    return {str(Path(name).relative_to(place)): commit for name, commit in found.items()}
+
+
+def _is_commit(facts: str) -> bool:
+    return facts.startswith("160000 ")  # the mode of a submodule
+
+
+def _names(folder: Path, *arguments: str) -> list[str]:
+    """Return the names of files that git prints, as the file system has them."""
+    printed = _run_git(folder, *arguments)
+    return [os.fsdecode(name) for name in printed.split(b"\0") if name]
+
+
+def ask_git(folder: Path, *arguments: str) -> str:
+    """Return git's output, without white space around it.
+
+    Raises:
+        UsageError: as `_run_git`.
+    """
+    return os.fsdecode(_run_git(folder, *arguments)).strip()
+
+
+def _run_git(folder: Path, *arguments: str) -> bytes:
+    """Run git, and return its output.
+
+    Raises:
+        UsageError: if git is missing, fails, or takes too long, with its whole message.
+    """
+    try:
+        done = subprocess.run(
+            git_command(folder, *arguments, trees=_TREES),
+            capture_output=True,
+            env=git_environment(folder, _TREES) | {"LC_ALL": "C"},
+            timeout=GIT_SECONDS,
+            check=False,
+            start_new_session=True,  # Ctrl-C must not interrupt its cleanup
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "git is not installed; expected it on PATH, outside the repository"
+        ) from None
+    except subprocess.TimeoutExpired:
+        what = " ".join(arguments[:2])
+        raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
+    if done.returncode:
+        # All of it: where git refuses a folder, the remedy is in its last line.
+        said = encodable(os.fsdecode(done.stderr)).expandtabs(2).splitlines()
+        lines = [line.rstrip() for line in said if line.strip()][-_MOST_LINES:]
+        text = "\n  ".join(lines) or f"exit code {done.returncode}"
+        raise UsageError(f"git: {text}")
+    return done.stdout
