@@ -25,11 +25,13 @@ def _run() -> None:
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()
     try:
+        from bt_bench.base.inherited import hear_how_children_end
         from bt_bench.cli.app import app
         from bt_bench.cli.encoding import spell_what_streams_lack
     except KeyboardInterrupt:  # commands handle it once they run
         sys.exit("bt-bench: interrupted")
 
+    hear_how_children_end()
     spell_what_streams_lack()
     app(prog_name="bt-bench")
 

@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
+from bt_bench.base.inherited import hear_how_children_end
 from bt_bench.base.processes.data import pack, unpack
 from bt_bench.base.processes.lifetime import (
     adopt_orphans,
@@ -167,6 +168,7 @@ def settle() -> None:
     Everything printed goes to stderr, and cannot mix with data on the parent's stdout.
     """
     end_with_starter()
+    hear_how_children_end()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It was blocked until here, see `_ctrl_c_held_back`.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
