@@ -35,6 +35,7 @@ POLL_SECONDS = 0.2
 # The child may write a profiler's file when it ends. If it does not end in time, it is killed.
 SECONDS_TO_END = 10.0
 SECONDS_TO_DIE = 60.0
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class Child:
@@ -54,9 +55,17 @@ class Child:
         self._name = name
         self._connection, theirs = CONTEXT.Pipe()
         self._process: BaseProcess = CONTEXT.Process(
-            target=_begin, args=(target, theirs, args), name=f"bt-bench {name}", daemon=True
+            target=_begin,
+            args=(target, theirs, args, os.environ.get(_SAFE_PATH)),
+            name=f"bt-bench {name}",
+            daemon=True,
         )
-        with _ctrl_c_held_back(), _without_main(), marked() as self._mark:
+        with (
+            _not_from_here(),
+            _ctrl_c_held_back(),
+            _without_main(),
+            marked() as self._mark,
+        ):
             self._process.start()
         theirs.close()  # or the end of the connection would not be noticed here
 
@@ -202,6 +211,28 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 @contextmanager
+def _not_from_here() -> Iterator[None]:
+    """Keep a process that starts from importing modules of the working directory.
+
+    Before it gets the path of this process, it looks there first: a user's `types.py` would be
+    taken for the standard library's.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+def _restore(safe_path: str | None) -> None:
+    if safe_path is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = safe_path
+
+
+@contextmanager
 def _without_main() -> Iterator[None]:
     """Keep a process that starts from importing the script or notebook that runs here.
 
@@ -215,7 +246,13 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _begin(target: Callable[..., None], connection: Connection, args: tuple[Any, ...]) -> None:
+def _begin(
+    target: Callable[..., None],
+    connection: Connection,
+    args: tuple[Any, ...],
+    safe_path: str | None,
+) -> None:
     """Adopt orphans, which keeps all that this process starts below it, and run `target`."""
+    _restore(safe_path)  # what users' code starts is their affair
     adopt_orphans()
     target(connection, *args)
