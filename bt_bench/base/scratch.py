@@ -58,7 +58,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 @contextmanager
 def _naming_its_setting() -> Iterator[None]:
-    """Turn a system error into one that says how to choose another folder of temporary files."""
+    """Add to a system error how to choose another folder of temporary files."""
     try:
         yield
     except OSError as error:
