@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -70,6 +72,16 @@ def _spelled(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_spelled(item)}" for key, item in value.items()) + "}"
     return repr(value)
+
+
+def of_system(error: OSError) -> str:
+    """Return the message of a system error; name the working directory if that is what is gone."""
+    if error.filename is None and error.errno == errno.ENOENT:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return "the working directory no longer exists; change to one that does, with cd"
+    return str(error)
 
 
 def counted(number: int, noun: str) -> str:

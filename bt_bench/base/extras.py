@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from bt_bench.base.errors import UsageError, listed
@@ -59,6 +60,22 @@ def needing_imports(
             raise needs_packages(command.__name__.rstrip("_"), [name]) from error
 
     return run
+
+
+def refuse_packed(folder: Path) -> None:
+    """Refuse a folder of bt-bench that lies inside an archive, where its files cannot be read.
+
+    Python imports modules from a wheel or zip file on `sys.path`, which is enough to read results.
+
+    Raises:
+        UsageError: naming the archive.
+    """
+    for place in folder.parents:
+        if place.is_file():
+            raise UsageError(
+                f"{folder} cannot be read: {place} is an archive; install what it holds with pip, "
+                "or unpack it"
+            )
 
 
 def _is_installed(module: str) -> bool:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from bt_bench.base.atomic import refusal_of
 
+# NFS without a lock daemon, Lustre mounted without flock, and some FUSE file systems.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
 # Windows has none of the first four, and alone has the last.
 _NAMES = ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _GUARDS = sum(getattr(os, name, 0) for name in _NAMES)
@@ -68,8 +71,14 @@ def lock(path: Path, *, create: bool = True) -> int:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_at(path, number):
                 return number
-        except BaseException:
+        except BaseException as error:
             os.close(number)
+            if isinstance(error, OSError) and error.errno in _NO_LOCKS:
+                raise OSError(
+                    error.errno,
+                    f"its file system cannot lock files ({error.strerror}); expected one that can",
+                    str(path),
+                ) from error
             raise
         os.close(number)  # its previous owner removed the file after it was opened here
 

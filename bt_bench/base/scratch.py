@@ -48,22 +48,36 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         purpose: a word of the folder's name.
 
     Raises:
-        OSError: if it cannot be made.
-        UsageError: if there is no folder for temporary files.
+        UsageError: if it cannot be made.
     """
-    clear_away()
     stem = f"{_PREFIX}{purpose}-{os.urandom(6).hex()}"
-    path = _temporary() / f"{stem}{_FOLDER}"
-    lock_path = path.with_suffix(_LOCK)
-    # The lock comes first, or a concurrent clean-up would take the folder for abandoned.
-    number = lock(lock_path)
+    with _naming_its_setting():
+        clear_away()
+        path = _temporary() / f"{stem}{_FOLDER}"
+        lock_path = path.with_suffix(_LOCK)
+        # The lock comes first, or a concurrent clean-up would take the folder for abandoned.
+        number = lock(lock_path)
     try:
-        path.mkdir(mode=0o700)
+        with _naming_its_setting():
+            path.mkdir(mode=0o700)
         yield path
     finally:
         _remove(path)
         lock_path.unlink(missing_ok=True)
         os.close(number)
+
+
+@contextmanager
+def _naming_its_setting() -> Iterator[None]:
+    """Add to a system error how to choose another folder of temporary files."""
+    try:
+        yield
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        raise UsageError(
+            f"cannot make a temporary file{where}: {error.strerror or error}; set TMPDIR to "
+            "another folder"
+        ) from error
 
 
 def clear_away() -> None:

@@ -18,10 +18,12 @@ def main() -> None:
     run_no_code_of_judged_trees(sys.argv[1:])
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()
+    from bt_bench.base.inherited import hear_how_children_end
     from bt_bench.cli.app import app
     from bt_bench.cli.encoding import spell_what_streams_lack
     from bt_bench.cli.exits import with_exit_codes
 
+    hear_how_children_end()
     spell_what_streams_lack()
     with_exit_codes(lambda: app(prog_name="bt-bench"))
 

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from bt_bench import __version__
+from bt_bench.base.docstrings import docstring_of
 from bt_bench.base.extras import needing_imports, needing_run
 from bt_bench.cli import completion
 from bt_bench.cli.archive import archive
@@ -152,7 +153,7 @@ def _told_commands(ref: SuiteRef) -> dict[str, str | None]:
 
     suite = load_suite(ref)
     with running(suite, "commands"):
-        return {name: function.__doc__ for name, function in suite.commands().items()}
+        return {name: docstring_of(function) for name, function in suite.commands().items()}
 
 
 app = typer.Typer(
@@ -231,4 +232,5 @@ for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
         _name = _function.__name__.rstrip("_")
         _command = reporting_errors(_needing(_function))
-        app.command(_name, cls=Command, rich_help_panel=_panel)(_command)
+        _text = docstring_of(_function)
+        app.command(_name, cls=Command, help=_text, rich_help_panel=_panel)(_command)

@@ -16,7 +16,7 @@ from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
-from bt_bench.base.errors import BtBenchError, ExitCode, ForeignCodeError
+from bt_bench.base.errors import BtBenchError, ExitCode, ForeignCodeError, of_system
 
 Parameters = ParamSpec("Parameters")
 
@@ -78,7 +78,7 @@ def reporting_errors(command: Callable[Parameters, ExitCode]) -> Callable[Parame
             raise
         except OSError as error:
             code = ExitCode.USAGE
-            say(f"error: {error}")
+            say(f"error: {of_system(error)}")
         except BaseException:
             code = ExitCode.INTERNAL
             traceback.print_exc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bt_bench.base.extras import refuse_packed
 from bt_bench.protocol import SuiteRef, is_regular, load_suite
 
 
@@ -19,4 +20,6 @@ def stock_config_path(name: str, suite: SuiteRef | None = None) -> Path:
 
 
 def _folder(suite: SuiteRef | None) -> Path:
-    return load_suite(suite or SuiteRef()).configs
+    folder = load_suite(suite or SuiteRef()).configs
+    refuse_packed(folder)
+    return folder

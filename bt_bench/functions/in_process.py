@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -189,7 +191,8 @@ def bench(
     Each round times every function: until the call returns, until the GPU is idle, and on the GPU
     alone, behind a queue that hides the host. The order is drawn for each pair of rounds, and
     reversed in its second round. Without a GPU, only the time until the call returns is taken, of
-    whatever the functions do on the CPU.
+    whatever the functions do on the CPU. Meanwhile nothing traces the calls, such as a debugger or
+    the measurement of coverage, and no garbage is collected.
 
     Args:
         functions: callables without arguments, by name; the first is compared with.
@@ -216,10 +219,10 @@ def bench(
     # The first function once more: its difference from itself limits what can be told.
     arms = [*functions.items(), (first, functions[first])]
     rows: dict[Times, list[list[float]]] = {times: [[] for _ in arms] for times in timer.times}
-    calls = [timer.warmed_up(function) for _, function in arms]
-    begun_ns = timer.clock.now_ns()
     done = 0
-    with no_collection():
+    with no_collection(), _untraced():
+        calls = [timer.warmed_up(function) for _, function in arms]
+        begun_ns = timer.clock.now_ns()
         while done < rounds:
             if done >= FEWEST_ROUNDS and timer.clock.now_ns() - begun_ns > seconds * 1e9:
                 break
@@ -242,6 +245,29 @@ def bench(
     # Not refused: a test may run under a tool for coverage, and look at what is equal.
     conditions = tuple(condition_texts(read_conditions("cpu" if port is None else "cuda")))
     return Bench(device, done, samples, comparisons, results, conditions)
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """Suspend what debuggers, coverage and profilers have called for each line or function.
+
+    It takes longer than a short call, and longest in the function with the most lines.
+    """
+    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12
+    tools = [] if monitoring is None else [t for t in range(6) if monitoring.get_tool(t)]
+    events = [(tool, monitoring.get_events(tool)) for tool in tools]
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    for tool in tools:
+        monitoring.set_events(tool, 0)
+    try:
+        yield
+    finally:
+        for tool, before in events:
+            monitoring.set_events(tool, before)
+        sys.setprofile(profile)
+        sys.settrace(trace)
 
 
 def _refuse_unfit(functions: Mapping[str, Callable[[], object]], rounds: int) -> None:

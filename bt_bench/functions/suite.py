@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
+from bt_bench.base.docstrings import docstring_of
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation
@@ -40,7 +41,7 @@ class FunctionSuite(Suite):
         self.benchmarks = dict(benchmarks)
         self.name = path.stem.lower()
         self.package = path.stem
-        lines = (module.__doc__ or "").strip().splitlines()
+        lines = (docstring_of(module) or "").strip().splitlines()
         self.title = lines[0] if lines else f"Functions of {path.name}"
         self.listed = self._listed()
         self.driving = self._driving()
@@ -69,7 +70,7 @@ class FunctionSuite(Suite):
         )
         found = {REFERENCE: "the functions whose results are right, on the CPU"}
         for one in ordered:
-            lines = (one.function.__doc__ or "").strip().splitlines()
+            lines = (docstring_of(one.function) or "").strip().splitlines()
             found.setdefault(one.name, lines[0] if lines else f"function {_name(one)}")
         return found
 
@@ -147,7 +148,7 @@ def _parameters(benchmark: Benchmark, module: str, *, is_first: bool) -> type[Wo
         f"{benchmark.name.title()}Parameters",
         __base__=FunctionParameters,
         __module__=module,
-        __doc__=benchmark.make.__doc__ or f"The benchmark {benchmark.name}.",
+        __doc__=docstring_of(benchmark.make) or f"The benchmark {benchmark.name}.",
         **fields,
     )
     return made

@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakSet
 
 from bt_bench.base.errors import UsageError, names_hint
+from bt_bench.base.extras import refuse_packed
 from bt_bench.base.python_files import NOT_READ, python_text, summary_of_file
 from bt_bench.protocol import (
     FreshSourceLoader,
@@ -126,6 +127,7 @@ def find_variants(
         shipped = _functions(suite, kernels)
     else:
         folder = variants_folder(suite.package, kernels, suite.variants)
+        refuse_packed(folder)
         shipped = _entries(suite, folder, kernels, shipped=True)
     found = {entry.name: entry for entry in shipped}
     for folder in folders:

@@ -275,6 +275,13 @@ def _apart(repo, base, *options, **kwargs):
     )
 
 
+def test_a_build_that_fails_where_a_parent_ignores_the_ends_of_children(repo):
+    ignoring = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    outcome = _apart(repo, "HEAD", "--build", "exit 7", prologue=ignoring)
+    assert outcome.code == 2, outcome
+    assert "--build 'exit 7' ended with exit code 7" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

@@ -57,3 +57,10 @@ def test_versions_are_those_that_are_required():
     )
     image = KERNELS["tool"]["cibuildwheel"]["manylinux-x86_64-image"]
     assert f"the gcc of {image}" in " ".join(PAGE.split())
+
+
+def test_the_oldest_versions_are_those_that_were_tried():
+    """With pydantic 2.7 to 2.10 every command ended with a TypeError, and 2.7 was allowed."""
+    (told,) = re.findall(r"The oldest versions [^.]* are (.*?);", " ".join(PAGE.split()))
+    required = [each.replace(">=", " ") for each in BENCH["project"]["dependencies"]]
+    assert re.split(", | and ", told) == required

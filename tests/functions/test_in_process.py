@@ -39,6 +39,36 @@ def clock():
         yield ticking
 
 
+def test_nothing_traces_timed_calls(clock):
+    """Coverage makes a call of two lines slower by more than most differences."""
+    traced = []
+
+    def tracer(frame, *_):
+        traced.append(frame.f_code.co_name)
+        return tracer
+
+    def profiler(frame, *_):
+        traced.append(frame.f_code.co_name)
+
+    def timed():
+        seen.append((sys.gettrace(), sys.getprofile()))
+        clock.work(10)
+
+    seen = []
+    before = sys.gettrace(), sys.getprofile()
+    sys.settrace(tracer)
+    sys.setprofile(profiler)
+    try:
+        bt_bench.bench({"a": timed, "b": timed})
+        after = sys.gettrace(), sys.getprofile()
+    finally:
+        sys.setprofile(before[1])
+        sys.settrace(before[0])
+    assert after == (tracer, profiler)
+    assert set(seen[2:]) == {(None, None)}  # the first two calls are compared, and not timed
+    assert traced.count("timed") > 0
+
+
 def test_times_and_verdicts(clock):
     result = bt_bench.bench(
         {

@@ -57,3 +57,10 @@ def test_folders_that_scripts_read_are_there():
     assert (ROOT / "reports/h100/origin").is_dir()
     assert "reports/h100/origin" in text
     assert set(re.findall(r"--outdir dist (\S+)", text)) == {".", "kernels"}
+
+
+def test_the_oldest_versions_are_tried_where_they_all_have_wheels():
+    (step,) = [s for s in JOBS["check"]["steps"] if "lowest-direct" in s.get("run", "")]
+    bench = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    oldest = bench["project"]["requires-python"].removeprefix(">=")
+    assert step["if"] == f"matrix.python == '{oldest}'"

@@ -115,6 +115,8 @@ def act(what: str, connection, activity) -> None:
         os._exit(3)
     elif what == "hangs":
         time.sleep(60)
+    elif what == "takes a while":
+        time.sleep(0.5)
     elif what == "starts":
         subprocess.Popen(["sleep", "600"])
     elif what == "forks":

@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
+from bt_bench.base.inherited import hear_how_children_end
 from bt_bench.base.processes.data import pack, unpack
 from bt_bench.base.processes.lifetime import (
     adopt_orphans,
@@ -38,6 +39,7 @@ POLL_SECONDS = 0.2
 # The child may write a profiler's file when it ends. If it does not end in time, it is killed.
 SECONDS_TO_END = 10.0
 SECONDS_TO_DIE = 60.0
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class Child:
@@ -61,9 +63,17 @@ class Child:
         with suppress(OSError):  # it can do without, unless it needs temporary files itself
             folder = str(self._temporary.enter_context(scratch_folder("worker")))
         self._process: BaseProcess = CONTEXT.Process(
-            target=_begin, args=(target, theirs, args, folder), name=f"bt-bench {name}", daemon=True
+            target=_begin,
+            args=(target, theirs, args, folder, os.environ.get(_SAFE_PATH)),
+            name=f"bt-bench {name}",
+            daemon=True,
         )
-        with _ctrl_c_held_back(), _without_main(), marked() as self._mark:
+        with (
+            _not_from_here(),
+            _ctrl_c_held_back(),
+            _without_main(),
+            marked() as self._mark,
+        ):
             self._process.start()
         theirs.close()  # or the end of the connection would not be noticed here
 
@@ -176,6 +186,7 @@ def settle() -> None:
     Everything printed goes to stderr, and cannot mix with data on the parent's stdout.
     """
     end_with_starter()
+    hear_how_children_end()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It was blocked until here, see `_ctrl_c_held_back`.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -209,6 +220,28 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 @contextmanager
+def _not_from_here() -> Iterator[None]:
+    """Keep a process that starts from importing modules of the working directory.
+
+    Before it gets the path of this process, it looks there first: a user's `types.py` would be
+    taken for the standard library's.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+def _restore(safe_path: str | None) -> None:
+    if safe_path is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = safe_path
+
+
+@contextmanager
 def _without_main() -> Iterator[None]:
     """Keep a process that starts from importing the script or notebook that runs here.
 
@@ -227,12 +260,14 @@ def _begin(
     connection: Connection,
     args: tuple[Any, ...],
     temporary: str | None,
+    safe_path: str | None,
 ) -> None:
     """Adopt orphans, which keeps all that this process starts below it, and run `target`.
 
     Temporary files go to a folder of the process's own, which is removed with it: compilers that
     are killed leave theirs.
     """
+    _restore(safe_path)  # what users' code starts is their affair
     adopt_orphans()
     if temporary is not None:
         _keep_compiled(tempfile.gettempdir())

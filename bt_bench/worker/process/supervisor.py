@@ -46,6 +46,8 @@ from bt_bench.worker.tasks.tasks import ResultT, Task
 Serve = Callable[[Connection, Any, WorkerSetup], None]
 
 POLL_SECONDS = 0.2
+# What stops this process for longer, such as Ctrl-Z or a paused container, stops the worker, too.
+LONGEST_POLL_SECONDS = 2 * POLL_SECONDS
 SECONDS_TO_IMPORT = 120.0  # a variant's file, with torch and Triton on a cold disk
 # No variant can hang while no arm runs; this is the time to build a workload or to calibrate.
 FEWEST_SECONDS_OF_OUR_OWN = 600.0
@@ -277,7 +279,7 @@ class _Worker:
             UsageError: if the worker refuses the task or the setup.
             WorkerError: for an invalid answer.
         """
-        notes, since = self._activity.notes, time.monotonic()
+        notes, silent, before = self._activity.notes, 0.0, time.monotonic()
         while True:
             try:
                 message = self._child.next_message(POLL_SECONDS)
@@ -295,9 +297,11 @@ class _Worker:
                 elif content is not None:
                     return self._checked(content, doing)
             now = time.monotonic()
+            silent += min(now - before, LONGEST_POLL_SECONDS)
+            before = now
             if message is not None or self._activity.notes != notes:
-                notes, since = self._activity.notes, now
-            elif now - since > self._limit_seconds(hang_seconds):
+                notes, silent = self._activity.notes, 0.0
+            elif silent > self._limit_seconds(hang_seconds):
                 return self._hung(doing, hang_seconds)
 
     def _content(self, message: object) -> object:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -131,11 +133,7 @@ def _outcome(name: str) -> tuple[ModuleType | None, str | None]:
     except subprocess.CalledProcessError as error:
         return None, f"{name}.c does not compile: {_first_error(error.stderr)}"
     except OSError as error:
-        return None, str(error)  # the message names the missing compiler or headers
-    except ImportError as error:
-        # What the loader says where a file system is mounted with `noexec`.
-        hint = "; nothing may be executed there, so set TRITON_CACHE_DIR to another folder"
-        return None, f"ImportError: {error}{hint if 'failed to map segment' in str(error) else ''}"
+        return None, str(error)  # the message names what is missing: compiler, headers, cache
     except Exception as error:
         # Whatever is missing or different here, the Python code works without it.
         return None, f"{type(error).__name__}: {error}"
@@ -151,15 +149,45 @@ def _built(name: str) -> ModuleType:
     # Triton is imported only when needed, and may be of any version.
     from triton.runtime.cache import get_cache_manager
 
-    cache = get_cache_manager(key.hex())
+    with _naming_the_cache():
+        cache = get_cache_manager(key.hex())
     found = cache.get_file(file)
     if found is not None and _is_ours(Path(found)):
         module = _imported_if_whole(name, Path(found), key)
     if module is None:
         # The cache stores files atomically, so processes may compile at the same time.
         binary = sealed(compiled(_FOLDER / f"{name}.c"), key)
-        module = _imported(name, cache.put(binary, file, binary=True))
+        with _naming_the_cache():
+            kept = cache.put(binary, file, binary=True)
+        module = _imported_from_cache(name, kept)
     return module
+
+
+@contextmanager
+def _naming_the_cache() -> Iterator[None]:
+    """Add to a system error how to choose another cache."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{error}; set TRITON_CACHE_DIR to a folder that can be written") from error
+
+
+def _imported_from_cache(name: str, path: str) -> ModuleType:
+    """Return a new module of a file that was just compiled.
+
+    Raises:
+        OSError: if nothing may be run from its file system, which the loader calls a failure to
+            map a segment.
+    """
+    try:
+        return _imported(name, path)
+    except ImportError as error:
+        if os.statvfs(path).f_flag & os.ST_NOEXEC:
+            raise OSError(
+                f"{Path(path).parent} is on a file system that is mounted noexec; set "
+                "TRITON_CACHE_DIR to a folder on another one"
+            ) from error
+        raise
 
 
 def file_of(name: str) -> str:

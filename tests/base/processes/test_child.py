@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bt_bench.base import scratch_folder
+from bt_bench.base.processes import Child, answer
 
 SCRIPT = """\
 from bt_bench.base.processes import Child, answer
@@ -74,3 +76,28 @@ def test_temporary_files_of_a_process_go_with_it_or_with_the_next_one(tmp_path, 
     with scratch_folder("next"):
         pass
     assert list(temporary.iterdir()) == []
+
+
+SHADOWING = ("types", "random", "signal", "struct", "tempfile")
+"""Names of modules that processes import when they start, and of files that people write."""
+
+
+@pytest.mark.parametrize("setting", [None, "1"])
+def test_files_in_the_working_directory_are_not_taken_for_pythons(tmp_path, monkeypatch, setting):
+    for name in SHADOWING:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py was imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    if setting:
+        monkeypatch.setenv("PYTHONSAFEPATH", setting)
+    child = Child("probe", told)
+    try:
+        assert child.next_message(60) == (setting, False)
+    finally:
+        child.kill()
+    assert os.environ.get("PYTHONSAFEPATH") == setting
+
+
+def told(connection):
+    here = {"", str(Path.cwd())} & set(sys.path)
+    answer(connection, (os.environ.get("PYTHONSAFEPATH"), bool(here)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -269,6 +270,32 @@ def test_so_it_is_without_headers(folder, monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(folder / name))
     assert native.load("small") is None
     assert "Python.h is not in" in native.why_not("small")
+
+
+@needs_compiler
+def test_so_it_is_with_a_cache_that_nothing_may_run_from(folder, monkeypatch):
+    """As of a folder for temporary files that is mounted noexec."""
+
+    def refuse(_name, path):
+        raise ImportError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setattr(native, "_imported", refuse)
+    assert native.why_not("small").startswith("ImportError: ")
+    native._outcome.cache_clear()
+    monkeypatch.setattr("os.statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert re.fullmatch(
+        f"{folder}/cache/[A-Z0-9]+ is on a file system that is mounted noexec; "
+        "set TRITON_CACHE_DIR to a folder on another one",
+        native.why_not("small"),
+    )
+
+
+def test_so_it_is_with_a_cache_that_cannot_be_written(folder, monkeypatch):
+    (folder / "cache").write_text("a file in its place")
+    monkeypatch.setattr(native, "compiled", lambda _source: b"")
+    reason = native.why_not("small")
+    assert reason.endswith("; set TRITON_CACHE_DIR to a folder that can be written")
+    assert str(folder / "cache") in reason
 
 
 def test_so_it_is_with_a_triton_that_keeps_nothing(folder, monkeypatch):

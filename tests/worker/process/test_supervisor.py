@@ -9,6 +9,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support import fake_workers
@@ -101,6 +102,20 @@ def test_the_culprit_is_left_out_and_a_fresh_worker_does_the_rest(fault, code, m
     assert finished.setbacks == ()  # it came back, where it was tried again
     # A crash is confirmed first.
     assert watching.replaced == [message] * (2 if code is ReasonCode.CRASHED else 1)
+
+
+def test_time_in_which_everything_was_stopped_is_no_silence(monkeypatch):
+    """As by Ctrl-Z and `fg`, or in a container that was paused."""
+    looks = iter(range(1000))
+    real = time.monotonic
+    clock = SimpleNamespace(monotonic=lambda: real() + 3600 * (next(looks) > 1))
+    monkeypatch.setattr("bt_bench.worker.process.supervisor.time", clock)
+    setup = replace(SETUP, plan=Plan(hang_seconds=5))
+    with Supervisor(setup, serve) as supervisor:
+        looks = iter(range(1000))
+        finished = supervisor.run(Script({"second": "takes a while"}), ARMS)
+    assert (finished.value[1], finished.failed) == (ARMS, {})
+    assert next(looks) > 2
 
 
 def test_an_answer_that_would_run_something_here_fails_its_arm(supervisor, tmp_path):
