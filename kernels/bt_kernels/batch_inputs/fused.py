@@ -174,6 +174,7 @@ class FusedInputs(StagedCopyInputs):
         num_tokens_padded: int,
     ) -> PreparedBatch:
         given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
+        self.tables.refuse_capture("prepare_inputs")
         self._make_quick()
         reason = self._unfit(len(rows))
         if reason is None:

@@ -337,6 +337,15 @@ def test_lengths_of_prompts_may_move_to_another_tensor(base):
     assert variant.fallbacks["planted"]
 
 
+@pytest.mark.parametrize("method", ["prepare", "prepare_inputs"])
+def test_captures_are_refused(monkeypatch, method):
+    """The code in C leaves them to Python."""
+    variant = Counting(OneLaunchInputs).variant
+    monkeypatch.setattr(variant.tables.place, "is_capturing", lambda: True)
+    with pytest.raises(ValueError, match=f"{method} was called while a CUDA graph is captured"):
+        getattr(variant, method)(**USUAL)
+
+
 def test_arrays_are_looked_at_behind_all_python_code():
     """One that is shortened while the call begins is not read where it was."""
     variant = Counting(in_c(OneLaunchInputs)).variant
