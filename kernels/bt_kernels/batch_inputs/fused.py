@@ -323,8 +323,11 @@ class OneLaunchInputs(FusedInputs):
                     slot_mappings=tables._views_of_slots(num_tokens_padded),
                 )
             reason = "a kernel could not be loaded, or writes cannot be carried"
-        self.fallbacks[reason] += 1
-        return super().prepare(*given, num_reqs_padded, num_tokens_padded)
+        counted = self.fallbacks.total()
+        result = super().prepare(*given, num_reqs_padded, num_tokens_padded)
+        if self.fallbacks.total() == counted:  # or its inputs took several launches, too
+            self.fallbacks[reason] += 1
+        return result
 
     def _launch_step(
         self, batch: PreparedBatch, room: int, num_reqs_padded: int, num_tokens_padded: int
