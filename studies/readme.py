@@ -189,15 +189,18 @@ _HEADLINE_AGAIN = "python studies/headline.py (docs/one-launch.md)"
 _FLOORS = ("headline/floors",)
 _ORIGIN = ("h100/origin",)
 _ORIGIN_AGAIN = "bt-bench sweep origin"
+_BATCHES = ("headline/batches",)
+_BATCHES_AGAIN = f"{_HEADLINE_AGAIN}, with --batches"
+
 FIGURES: Mapping[str, Figures] = {
     "headline": Figures(HEADLINES, _headline, _HEADLINE_AGAIN),
     "all cases": Figures(HEADLINES[:1], _all_cases, _HEADLINE_AGAIN),
     "machines": Figures(HEADLINES, _machines, _HEADLINE_AGAIN),
     "three calls": Figures(_FLOORS, _all_cases, f"{_HEADLINE_AGAIN}, with --floors"),
     "three calls by kind": Figures(_FLOORS, _kinds, f"{_HEADLINE_AGAIN}, with --floors"),
-    "what batches save": Figures(
-        ("headline/batches",), _worth, f"{_HEADLINE_AGAIN}, with --batches"
-    ),
+    "batches": Figures(_BATCHES, _all_cases, _BATCHES_AGAIN),
+    "batches by kind": Figures(_BATCHES, _kinds, _BATCHES_AGAIN),
+    "what batches save": Figures(_BATCHES, _worth, _BATCHES_AGAIN),
     "cases by kind": Figures(HEADLINES[:1], _kinds, _HEADLINE_AGAIN),
     "a whole step by events": Figures(
         _ORIGIN,
