@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from bt_kernels import launches
-from bt_kernels.batch_inputs.arguments import check_contents, check_rows, check_sizes
+from bt_kernels.batch_inputs.arguments import check_contents, check_sizes, check_words
 from bt_kernels.batch_inputs.carried import MOST_REQUESTS, CarriedInputs, NewOutputs
 from bt_kernels.batch_inputs.interface import PreparedBatch
 from bt_kernels.batch_inputs.staged_copy import StagedCopyInputs
@@ -247,7 +247,7 @@ class FusedInputs(StagedCopyInputs):
         num_drafts: npt.NDArray[np.int32] | None,
     ) -> None:
         """Refuse contents that have no meaning, as far as it takes no time without `validate`."""
-        check_rows(self.layout, rows)  # or they would not fit their words
+        check_words(self.layout, rows, query_lens, num_drafts)
         if self.validate:
             check_contents(self.layout, self.requests, rows, query_lens, prefill_lens, num_drafts)
 

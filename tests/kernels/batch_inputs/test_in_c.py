@@ -163,6 +163,7 @@ USUAL = {
         ({"rows": np.arange(6)[::2]}, False),
         ({"rows": np.arange(3, dtype=">i8")}, False),
         ({"rows": np.arange(3, dtype=np.longlong)}, False),
+        ({"rows": np.arange(3, dtype=np.int32)}, False),
         ({"query_lens": np.ones((3, 2), np.int32)[:, 0]}, False),
         ({"query_lens": np.frombuffer(bytes(1) + 3 * b"\1\0\0\0", np.int32, 3, 1)}, False),
         ({"query_lens": np.frombuffer(3 * b"\1\0\0\0", np.int32)}, True),
@@ -300,6 +301,11 @@ REFUSED = {
     "many rows": ({"num_reqs_padded": 7}, "num_reqs_padded is 7"),
     "few tokens": ({"num_tokens_padded": 2}, "num_tokens_padded is 2"),
     "many tokens": ({"num_tokens_padded": 25}, "num_tokens_padded is 25"),
+    "drafts below 0": ({"num_drafts": np.array([0, -1, 0], np.int32)}, r"num_drafts\[1\] is -1"),
+    "many drafts": ({"num_drafts": np.array([0, 0, 1], np.int32)}, r"num_drafts\[2\] is 1"),
+    "another number of drafts": ({"num_drafts": np.zeros(1, np.int32)}, "num_drafts has 1 entries"),
+    "a length below 0": ({"query_lens": np.array([-1, 3, 1], np.int32)}, r"query_lens\[0\] is -1"),
+    "another number of lengths": ({"query_lens": np.ones(2, np.int32)}, "query_lens has 2 entries"),
     "no requests": (
         {name: USUAL[name][:0] for name in ("rows", "query_lens", "prefill_lens")},
         "rows is empty",
@@ -356,7 +362,7 @@ def test_arrays_are_looked_at_behind_all_python_code():
             rows.resize(2, refcheck=False)
             return False
 
-    with pytest.raises(ValueError):  # noqa: PT011  # of numpy: sizes differ
+    with pytest.raises(ValueError, match="query_lens has 3 entries; expected 2"):
         variant.prepare(**USUAL | {"rows": rows, "has_prefill": Shortening()})
     assert variant.by_python == 1
     assert not variant.launched
