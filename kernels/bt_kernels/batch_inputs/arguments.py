@@ -78,7 +78,7 @@ def check_words(
     query_lens: npt.NDArray[np.int32],
     num_drafts: npt.NDArray[np.int32] | None,
 ) -> None:
-    """Refuse what does not fit the words of a launch, which would show it other rows.
+    """Refuse arrays that do not fit the words of a launch, which would show it other rows.
 
     Raises:
         ValueError: naming the array, and its size or its first element that is wrong.
