@@ -72,6 +72,33 @@ def check_rows(layout: InputLayout, rows: npt.NDArray[np.int64]) -> None:
         )
 
 
+def check_words(
+    layout: InputLayout,
+    rows: npt.NDArray[np.int64],
+    query_lens: npt.NDArray[np.int32],
+    num_drafts: npt.NDArray[np.int32] | None,
+) -> None:
+    """Refuse arrays that do not fit the words of a launch, which would show it other rows.
+
+    Raises:
+        ValueError: naming the array, and its size or its first element that is wrong.
+    """
+    check_rows(layout, rows)
+    for array, given, what in (
+        ("query_lens", query_lens, "max_num_tokens"),
+        ("num_drafts", num_drafts, "num_speculative_steps"),
+    ):
+        if given is None:
+            continue
+        limit = getattr(layout, what)
+        if len(given) != len(rows):
+            raise ValueError(f"{array} has {len(given)} entries; expected {len(rows)}, as rows")
+        wrong = (given < 0) | (given > limit)
+        if wrong.any():
+            batch = int(wrong.argmax())
+            raise ValueError(f"{array}[{batch}] is {given[batch]}; expected 0 to {what}, {limit}")
+
+
 def check_contents(
     layout: InputLayout,
     requests: RequestTensors,

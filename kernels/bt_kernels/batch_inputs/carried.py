@@ -214,7 +214,7 @@ class CarriedInputs:
         words[:] = cu_num_logits
         words <<= LOGIT_BITS.value
         words |= starts
-        words[:num_reqs] |= rows << ROW_BITS.value
+        words[:num_reqs] |= rows.astype(np.int64, copy=False) << ROW_BITS.value
         self._array[self.fields_at : self.fields_at + 7] = (
             *new,
             num_tokens_padded,

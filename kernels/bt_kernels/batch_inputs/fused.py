@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from bt_kernels import launches
-from bt_kernels.batch_inputs.arguments import check_contents, check_rows, check_sizes
+from bt_kernels.batch_inputs.arguments import check_contents, check_sizes, check_words
 from bt_kernels.batch_inputs.carried import MOST_REQUESTS, CarriedInputs, NewOutputs
 from bt_kernels.batch_inputs.interface import PreparedBatch
 from bt_kernels.batch_inputs.staged_copy import StagedCopyInputs
@@ -174,6 +174,7 @@ class FusedInputs(StagedCopyInputs):
         num_tokens_padded: int,
     ) -> PreparedBatch:
         given = (rows, query_lens, prefill_lens, has_prefill, num_drafts)
+        self.tables.refuse_capture("prepare_inputs")
         self._make_quick()
         reason = self._unfit(len(rows))
         if reason is None:
@@ -246,7 +247,7 @@ class FusedInputs(StagedCopyInputs):
         num_drafts: npt.NDArray[np.int32] | None,
     ) -> None:
         """Refuse contents that have no meaning, as far as it takes no time without `validate`."""
-        check_rows(self.layout, rows)  # or they would not fit their words
+        check_words(self.layout, rows, query_lens, num_drafts)
         if self.validate:
             check_contents(self.layout, self.requests, rows, query_lens, prefill_lens, num_drafts)
 
@@ -322,8 +323,11 @@ class OneLaunchInputs(FusedInputs):
                     slot_mappings=tables._views_of_slots(num_tokens_padded),
                 )
             reason = "a kernel could not be loaded, or writes cannot be carried"
-        self.fallbacks[reason] += 1
-        return super().prepare(*given, num_reqs_padded, num_tokens_padded)
+        counted = self.fallbacks.total()
+        result = super().prepare(*given, num_reqs_padded, num_tokens_padded)
+        if self.fallbacks.total() == counted:  # or its inputs took several launches, too
+            self.fallbacks[reason] += 1
+        return result
 
     def _launch_step(
         self, batch: PreparedBatch, room: int, num_reqs_padded: int, num_tokens_padded: int

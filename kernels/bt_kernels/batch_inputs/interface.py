@@ -42,8 +42,8 @@ class PreparedBatch(NamedTuple):
 
     Five fields are **new in each step**. They keep their contents as long as a reader holds them,
     over any number of later steps. They may share one allocation, and nobody may write to them.
-    They are contiguous, and begin at a multiple of 16 bytes. A reader on another CUDA stream holds
-    them until it is done; `record_stream` does not.
+    They are contiguous, and begin at a multiple of 16 bytes. Their storage cannot be resized. A
+    reader on another CUDA stream holds them until it is done; `record_stream` does not.
 
     The other tensors are **views of persistent buffers**, which begin at the buffer's first element
     in every step. The next step overwrites them.

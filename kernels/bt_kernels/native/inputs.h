@@ -7,6 +7,7 @@
 #define NUM_NEW 5 /* outputs that are new in each step */
 #define NUM_ARGUMENTS 7
 #define NUM_FIELDS 15 /* of what is returned */
+#define NUM_REST 5    /* of these, the last */
 
 /* Fields of the inputs, behind the requests, that change from step to step; as in fields.py. */
 enum { NEW_OUTPUTS, NUM_PADDED = NUM_NEW, HAS_PREFILL };
@@ -186,19 +187,23 @@ static int new_outputs(Inputs *self, Step *step, Prepared *batch, uint64_t *addr
     return 1;
 }
 
-/* Takes the arguments of a call. 0 where Python code has to look at them. */
-static int take_batch(Inputs *self, PyObject *const *args, Py_ssize_t num, PyObject *names,
-                      Prepared *batch) {
+/* Takes the arguments of a call to their places. 0 where Python code has to look at them. */
+static int take_arguments_of(PyObject *const *args, Py_ssize_t num, PyObject *names,
+                             Prepared *batch) {
     Argument wanted[NUM_ARGUMENTS];
     for (int i = 0; i < NUM_ARGUMENTS; i++) {
         wanted[i].name = input_names.arguments[i];
         wanted[i].place = &batch->given[i];
     }
+    return take_arguments(wanted, NUM_ARGUMENTS, NUM_ARGUMENTS, NUM_ARGUMENTS, args, num, names);
+}
+
+/* Looks at what was given. 0 where Python code has to look at it. */
+static int take_arrays(const Inputs *self, Prepared *batch) {
     PyObject *const *given = batch->given;
     const Numpy *numpy = &self->numpy;
     long long num_lengths;
-    if (!take_arguments(wanted, NUM_ARGUMENTS, NUM_ARGUMENTS, NUM_ARGUMENTS, args, num, names) ||
-        !take_size(given[PADDED_REQS], &batch->padded_reqs) ||
+    if (!take_size(given[PADDED_REQS], &batch->padded_reqs) ||
         !take_size(given[PADDED_TOKENS], &batch->padded_tokens) ||
         !(batch->rows = elements_of(given[ROWS], numpy, numpy->int64, &batch->num_reqs)) ||
         !(batch->lengths = elements_of(given[QUERY_LENS], numpy, numpy->int32, &num_lengths)))
@@ -241,13 +246,30 @@ static int plan_batch(Inputs *self, Step *step, int part, PyObject *dirty, const
     return 1;
 }
 
+/* One of the last fields of what is returned; NULL with an error. */
+static PyObject *make_rest(Inputs *self, Step *step, int part, const Prepared *batch, int number) {
+    int is_whole = part != INPUTS;
+    switch (number) {
+    case 0: return Py_NewRef(batch->starts);
+    case 1: return Py_NewRef(batch->counts);
+    case 2:
+        return PyLong_FromLongLong(
+            batch->drafts ? batch->num_logits - self->is.bonus * batch->num_reqs : 0);
+    case 3:
+        return is_whole ? views_of(self->tables, step, TABLE_VIEWS, batch->given[PADDED_REQS])
+                        : PyTuple_New(0);
+    default:
+        return is_whole ? views_of(self->tables, step, SLOT_VIEWS, batch->given[PADDED_TOKENS])
+                        : Py_NewRef(Py_None);
+    }
+}
+
 /* What a call returns. */
 static PyObject *batch_of(Inputs *self, Step *step, int part, Prepared *batch) {
-    long long num_drafts = batch->drafts ? batch->num_logits - self->is.bonus * batch->num_reqs : 0;
     PyObject *of_tokens =
         kept_of(self, OF_TOKENS, batch->given[PADDED_TOKENS], batch->padded_tokens);
     PyObject *of_requests =
-        kept_of(self, OF_REQUESTS, batch->given[PADDED_REQS], batch->padded_reqs);
+        of_tokens ? kept_of(self, OF_REQUESTS, batch->given[PADDED_REQS], batch->padded_reqs) : NULL;
     PyTypeObject *type = (PyTypeObject *)self->helpers[BATCH];
     /* As `tuple.__new__`, which is all that a named tuple's does. */
     PyObject *result = of_tokens && of_requests ? type->tp_alloc(type, NUM_FIELDS) : NULL;
@@ -258,35 +280,25 @@ static PyObject *batch_of(Inputs *self, Step *step, int part, Prepared *batch) {
         PyTuple_SET_ITEM(result, place++, Py_NewRef(PyTuple_GET_ITEM(of_tokens, i)));
     for (int i = 0; result && i < made_by[OF_REQUESTS]; i++)
         PyTuple_SET_ITEM(result, place++, Py_NewRef(PyTuple_GET_ITEM(of_requests, i)));
-    if (result) {
-        PyObject *rest[] = {
-            Py_NewRef(batch->starts), Py_NewRef(batch->counts), PyLong_FromLongLong(num_drafts),
-            part == INPUTS ? PyTuple_New(0)
-                           : views_of(self->tables, step, TABLE_VIEWS, batch->given[PADDED_REQS]),
-            part == INPUTS ? Py_NewRef(Py_None)
-                           : views_of(self->tables, step, SLOT_VIEWS, batch->given[PADDED_TOKENS]),
-        };
-        int is_whole = 1;
-        for (int i = 0; i < 5; i++) {
-            is_whole = is_whole && rest[i];
-            PyTuple_SET_ITEM(result, place++, rest[i]);
-        }
-        if (!is_whole) Py_CLEAR(result);
+    /* One after the other: no code may run once there is an error. */
+    for (int i = 0; result && i < NUM_REST; i++) {
+        PyObject *made = make_rest(self, step, part, batch, i);
+        PyTuple_SET_ITEM(result, place++, made);
+        if (!made) Py_CLEAR(result);
     }
     Py_XDECREF(of_tokens);
     Py_XDECREF(of_requests);
     return result;
 }
 
-/* Whether the owner's batches may be prepared in C now. */
+/* Whether the owner's batches may be prepared in C now; 0 for an error, too, see `forget_error`. */
 static int may_prepare(Inputs *self, PyObject *owner) {
     PyObject *validates = PyObject_GetAttr(owner, names_of.validate);
     Py_XDECREF(validates);
     Step *step = validates == Py_False ? step_of(self->tables, WHOLE) : NULL;
     int is_same = (PyObject *)step == self->quick; /* else the tables were replaced */
     Py_XDECREF(step);
-    PyErr_Clear();
-    return step && is_same;
+    return !forget_error() && step && is_same;
 }
 
 /* Prepares a batch; NULL without an error where Python code has to handle it. */
@@ -295,14 +307,16 @@ static PyObject *prepare_in_c(Inputs *self, PyObject *owner, int part, PyObject 
     Prepared batch = {0};
     Plan plan = {0};
     PyObject *dirty = NULL, *result = NULL;
-    if (!may_prepare(self, owner) || !take_batch(self, args, num, names, &batch)) goto end;
-    int room = batch.num_reqs > self->is.rooms[0];
-    Step *step = self->steps[room];
+    if (!may_prepare(self, owner) || !take_arguments_of(args, num, names, &batch)) goto end;
     if (part != INPUTS && !(dirty = PyObject_GetAttr(self->tables, names_of.dirty))) goto end;
     int has_prefill = PyObject_IsTrue(batch.given[IN_PREFILL]);
+    /* Behind these, which may run Python code, nothing does until the arrays are read. */
+    if (has_prefill < 0 || !take_arrays(self, &batch)) goto end;
+    int room = batch.num_reqs > self->is.rooms[0];
+    Step *step = self->steps[room];
     uint64_t *fields = (uint64_t *)step->words.buf + self->is.rooms[room] + 1;
     uint64_t addresses[NUM_NEW];
-    int done = has_prefill < 0 ? -1 : write_requests(self, step, &batch);
+    int done = write_requests(self, step, &batch);
     long long mine = ++self->num_written;
     if (done == 1 && make_arrays(self, step, &batch)) done = -1;
     if (done == 1) done = new_outputs(self, step, &batch, addresses);
@@ -332,7 +346,10 @@ static PyObject *inputs_call(Inputs *self, int part, PyObject *name, PyObject *c
     PyObject *owner = still_there(self->owner);
     if (!owner) return NULL;
     PyObject *result = prepare_in_c(self, owner, part, args, num, names);
-    if (!result && !PyErr_Occurred()) result = by_python(owner, name, args, num, names);
+    if (!result && !PyErr_Occurred()) {
+        self->num_written++; /* into the same words */
+        result = by_python(owner, name, args, num, names);
+    }
     Py_DECREF(owner);
     return result;
 }

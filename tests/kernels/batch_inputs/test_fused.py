@@ -102,7 +102,19 @@ def test_more_requests_than_a_launch_has_parameters_for_are_counted(monkeypatch)
     assert made.prepare(4)[1] == 1
     assert not made.variant.fallbacks
     assert made.prepare(5)[1] > 1
-    assert set(made.variant.fallbacks) == {"more than 4 requests"}
+    assert made.variant.fallbacks == {"more than 4 requests": 1}
+    made.prepare(5, inputs_only=True)
+    assert made.variant.fallbacks == {"more than 4 requests": 2}
+
+
+@pytest.mark.parametrize("inputs_too", [False, True])
+def test_a_batch_that_no_launch_carries_is_counted_once(monkeypatch, inputs_too):
+    made = Counting()
+    monkeypatch.setattr(made.variant._carried, "run", lambda *_: False)
+    if inputs_too:
+        monkeypatch.setattr(made.variant._carried, "run_alone", lambda *_: False)
+    assert made.prepare(3)[1] > 1
+    assert made.variant.fallbacks.total() == 1
 
 
 def test_where_no_launch_can_carry_a_batch_a_warning_says_why(monkeypatch):
@@ -112,8 +124,7 @@ def test_where_no_launch_can_carry_a_batch_a_warning_says_why(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # but not in every step
         assert made.prepare(3)[1] > 1
-    assert sum(made.variant.fallbacks.values()) > 0
-    assert set(made.variant.fallbacks) == {"it is Sunday"}
+    assert made.variant.fallbacks == {"it is Sunday": 1}
 
 
 def test_a_layout_that_no_word_can_tell_is_refused_with_its_limit():

@@ -163,6 +163,7 @@ USUAL = {
         ({"rows": np.arange(6)[::2]}, False),
         ({"rows": np.arange(3, dtype=">i8")}, False),
         ({"rows": np.arange(3, dtype=np.longlong)}, False),
+        ({"rows": np.arange(3, dtype=np.int32)}, False),
         ({"query_lens": np.ones((3, 2), np.int32)[:, 0]}, False),
         ({"query_lens": np.frombuffer(bytes(1) + 3 * b"\1\0\0\0", np.int32, 3, 1)}, False),
         ({"query_lens": np.frombuffer(3 * b"\1\0\0\0", np.int32)}, True),
@@ -300,6 +301,11 @@ REFUSED = {
     "many rows": ({"num_reqs_padded": 7}, "num_reqs_padded is 7"),
     "few tokens": ({"num_tokens_padded": 2}, "num_tokens_padded is 2"),
     "many tokens": ({"num_tokens_padded": 25}, "num_tokens_padded is 25"),
+    "drafts below 0": ({"num_drafts": np.array([0, -1, 0], np.int32)}, r"num_drafts\[1\] is -1"),
+    "many drafts": ({"num_drafts": np.array([0, 0, 1], np.int32)}, r"num_drafts\[2\] is 1"),
+    "another number of drafts": ({"num_drafts": np.zeros(1, np.int32)}, "num_drafts has 1 entries"),
+    "a length below 0": ({"query_lens": np.array([-1, 3, 1], np.int32)}, r"query_lens\[0\] is -1"),
+    "another number of lengths": ({"query_lens": np.ones(2, np.int32)}, "query_lens has 2 entries"),
     "no requests": (
         {name: USUAL[name][:0] for name in ("rows", "query_lens", "prefill_lens")},
         "rows is empty",
@@ -335,6 +341,117 @@ def test_lengths_of_prompts_may_move_to_another_tensor(base):
             batch = variant.prepare(**USUAL | {"has_prefill": True})
             assert batch.input_ids.tolist() == [token] * 3
     assert variant.fallbacks["planted"]
+
+
+@pytest.mark.parametrize("method", ["prepare", "prepare_inputs"])
+def test_captures_are_refused(monkeypatch, method):
+    """The code in C leaves them to Python."""
+    variant = Counting(OneLaunchInputs).variant
+    monkeypatch.setattr(variant.tables.place, "is_capturing", lambda: True)
+    with pytest.raises(ValueError, match=f"{method} was called while a CUDA graph is captured"):
+        getattr(variant, method)(**USUAL)
+
+
+def test_arrays_are_looked_at_behind_all_python_code():
+    """One that is shortened while the call begins is not read where it was."""
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    rows = np.arange(3)
+
+    class Shortening:
+        def __bool__(self):
+            rows.resize(2, refcheck=False)
+            return False
+
+    with pytest.raises(ValueError, match="query_lens has 3 entries; expected 2"):
+        variant.prepare(**USUAL | {"rows": rows, "has_prefill": Shortening()})
+    assert variant.by_python == 1
+    assert not variant.launched
+
+
+def test_a_signal_that_ends_the_process_is_not_swallowed():
+    variant = Counting(in_c(OneLaunchInputs)).variant
+
+    class Captured:
+        @property
+        def is_pending(self):
+            raise KeyboardInterrupt
+
+    variant.tables._captured_writes = Captured()
+    with pytest.raises(KeyboardInterrupt):
+        variant.prepare(**USUAL)
+    assert (variant.launched, variant.by_python) == ([], 0)
+    variant.tables._captured_writes = None
+    assert variant.prepare(**USUAL)
+
+
+HELPERS = [
+    ("_outputs", "constants"),
+    ("", "_views_of_tokens"),
+    ("", "_views_of_requests"),
+    ("tables", "_views_of_tables"),
+    ("tables", "_views_of_slots"),
+]
+
+
+@pytest.mark.parametrize(("of", "name"), HELPERS)
+def test_an_error_of_a_helper_is_that_of_the_call(of, name):
+    """Nothing else is called meanwhile; the next batch is as any other."""
+
+    class Planted(Quiet):
+        fails = False
+
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.calls = []
+            for holder, helper in HELPERS:
+                owner = getattr(self, holder) if holder else self
+                made = getattr(owner, helper)
+                setattr(owner, helper, self.note((holder, helper), made))
+            self._call_in_c(native.load("launcher"), CPU_IN_DLPACK, None)
+            for binary in self._carried.binaries(aligned=self.tables.rows_are_aligned):
+                self._carried._add(binary, lambda num_programs, leading: None)
+
+        def note(self, helper, made):
+            def call(size):
+                self.calls.append(helper)
+                if self.fails and helper == (of, name):
+                    raise RuntimeError("planted")
+                return made(size)
+
+            return call
+
+    variant = Counting(Planted).variant
+    variant.fails = True
+    with pytest.raises(RuntimeError, match="planted"):
+        variant.prepare(**USUAL)
+    assert variant.calls == HELPERS[: HELPERS.index((of, name)) + 1]
+    variant.fails = False
+    batch = variant.prepare(**USUAL)
+    assert [each is None for each in batch] == [False] * 15
+
+
+def test_a_batch_that_python_code_prepares_meanwhile_is_noticed():
+    """It is carried by the same words; here it begins as the first one allocates."""
+    variant = Counting(in_c(OneLaunchInputs)).variant
+    inner, tokens = [], variant._outputs.tokens
+
+    class Nested:
+        def new_empty(self, size):
+            if not inner:
+                inner.append(None)
+                inner[0] = variant.prepare(**USUAL | {"rows": np.arange(6)[::-2]})
+            return tokens.new_empty(size)
+
+    variant._outputs.tokens = Nested()
+    variant._call_in_c(native.load("launcher"), CPU_IN_DLPACK, None)
+    for binary in variant._carried.binaries(aligned=variant.tables.rows_are_aligned):
+        variant._carried._add(
+            binary, launch_of(variant.tables, variant._carried, binary, variant.launched)
+        )
+    variant._outputs.tokens = tokens
+    outer = variant.prepare(**USUAL)
+    assert inner[0].idx_mapping.tolist() == [5, 3, 1]
+    assert outer.idx_mapping.tolist() == [0, 1, 2]
 
 
 def test_names_and_places_of_arguments_are_those_of_the_interface():
