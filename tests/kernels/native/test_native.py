@@ -192,18 +192,6 @@ def test_that_of_a_wheel_for_a_newer_c_library_is_compiled_here(prebuilt, monkey
 
 
 @needs_compiler
-def test_a_cache_where_nothing_may_be_executed_is_named_with_a_remedy(folder, monkeypatch):
-    def refusing(_name, path):
-        raise ImportError(f"{path}: failed to map segment from shared object")
-
-    monkeypatch.setattr(native, "_imported", refusing)
-    assert native.load("small") is None
-    why = native.why_not("small")
-    assert f"{folder}/cache" in why
-    assert why.endswith("nothing may be executed there, so set TRITON_CACHE_DIR to another folder")
-
-
-@needs_compiler
 @pytest.mark.parametrize(("owner", "is_taken"), [("mine", True), ("root's", True), ("hers", False)])
 def test_what_another_user_has_left_in_the_cache_is_compiled_anew(
     owner, is_taken, folder, monkeypatch
