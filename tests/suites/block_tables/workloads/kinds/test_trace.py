@@ -228,6 +228,7 @@ FAILED = "Timestamp,Model,Request tokens,Response tokens\n5,a,5,3\n6,a,6,0\n"
         ("u2.csv", "burstgpt", FAILED.encode(), 1),
         ("u2.jsonl", "mooncake", SESSION.encode(), 2),
     ],
+    ids=["milliseconds", "pointer", "packed", "failed", "sessions"],
 )
 def test_what_users_met(tmp_path, name, preset, content, expected):
     """By the interface of b44bb22, which accepted the first, and refused the others otherwise."""
