@@ -84,7 +84,7 @@ def test_json_has_all_cases_and_the_verdicts_of_compare():
         ),
         (
             (ORIGIN.parent,),
-            "holds no result file (<variant>.json); it holds the runs layouts, origin",
+            "holds no result file (<variant>.json); it holds the runs batches, layouts, origin",
         ),
         ((ORIGIN / "comparison.md",), "is not JSON"),
         ((ORIGIN, "-k", "smal_"), "-k 'smal_': no case matches"),
