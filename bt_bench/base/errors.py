@@ -75,7 +75,7 @@ def _spelled(value: object) -> str:
 
 
 def of_system(error: OSError) -> str:
-    """Return the message of a system error; name the working directory if that is what is gone."""
+    """Return the message of a system error; name the working directory if that is gone."""
     if error.filename is None and error.errno == errno.ENOENT:
         try:
             Path.cwd()

@@ -92,7 +92,7 @@ def unpacking(file: IO[bytes], name: str, expected: str) -> Iterator[IO[bytes]]:
 
     Raises:
         UsageError: as from `refuse_stand_in`, before and behind the packing; if it is damaged or
-            cut off; or if what unpacks it is not installed.
+            cut off; or if no unpacker of it is installed.
     """
     head = file.read(HEAD_BYTES)
     file.seek(0)
@@ -139,7 +139,7 @@ def _opener(suffix: str, name: str) -> tuple[Opener, tuple[type[Exception], ...]
 
 
 def _zstd(name: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what begins a frame of zstd, from the standard library or else from `zstandard`."""
+    """Return the function that begins a frame of zstd: Python's own, or else `zstandard`'s."""
     try:
         standard = import_module("compression.zstd")  # of Python 3.14
         return standard.ZstdDecompressor, standard.ZstdError
@@ -161,7 +161,7 @@ class _ZstdFile(io.RawIOBase):
 
     Args:
         file: the packed file.
-        begin: returns what unpacks a frame.
+        begin: returns the unpacker of a frame.
     """
 
     def __init__(self, file: IO[bytes], begin: Callable[[], Any]) -> None:

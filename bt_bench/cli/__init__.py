@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from bt_bench.base.errors import ExitCode
+from bt_bench.base.errors import ExitCode, of_system
 from bt_bench.cli.outside import run_no_code_of_judged_trees
 from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_terminal
 
@@ -15,7 +15,11 @@ from bt_bench.cli.terminal import heed_only_sane_sizes, take_no_log_for_a_termin
 def main() -> None:
     """Run `bt-bench`: the entry point."""
     signal.signal(signal.SIGINT, _end_early)  # commands handle it once they run
-    run_no_code_of_judged_trees(sys.argv[1:])
+    try:
+        run_no_code_of_judged_trees(sys.argv[1:])
+    except OSError as error:  # such as a working directory that is gone
+        print(f"bt-bench: error: {of_system(error)}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
     heed_only_sane_sizes()
     take_no_log_for_a_terminal()
     from bt_bench.base.inherited import hear_how_children_end

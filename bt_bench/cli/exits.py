@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import signal
 import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, ParamSpec, TextIO
@@ -42,7 +44,7 @@ def with_exit_codes(run: Callable[[], object]) -> None:
             sys.stdout.flush()
     except OSError as error:
         _drop_output(sys.stdout)  # or Python would fail to write it once more
-        say(f"error: {error}")
+        say(f"error: {of_system(error)}")
         sys.exit(ExitCode.USAGE)
     except Exception:
         traceback.print_exc()
@@ -148,5 +150,6 @@ def _swallowing(
 
 
 def _drop_output(stream: TextIO) -> None:
-    """Let the rest of a stream's output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """Let the rest of a stream's output go nowhere; one in memory has nothing to write it to."""
+    with suppress(io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -249,7 +249,7 @@ def bench(
 
 @contextmanager
 def _untraced() -> Iterator[None]:
-    """Suspend what debuggers, coverage and profilers have called for each line or function.
+    """Suspend the hooks of debuggers, coverage and profilers, called for each line or function.
 
     It takes longer than a short call, and longest in the function with the most lines.
     """

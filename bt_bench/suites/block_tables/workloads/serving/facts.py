@@ -63,7 +63,7 @@ class TraceFacts:
         return f"; {' and '.join(reasons)}" if reasons else "; expected one in each line"
 
     def remarks(self) -> Iterator[str]:
-        """Yield what a reader of results has to know: what was left out, and warnings."""
+        """Yield remarks for readers of results: requests that were left out, and warnings."""
         if self.failed:
             yield f"{counted(self.failed, 'request')} of 0 tokens left out, as failed"
         yield from self.warnings()

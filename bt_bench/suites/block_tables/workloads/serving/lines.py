@@ -96,7 +96,7 @@ class TraceParser:
         columns: the columns that are read.
         part: the requests that are read.
         with_hashes: whether hashes of prompts are read, and every request must have them.
-        facts: counts what is read.
+        facts: counts the requests read.
 
     Raises:
         UsageError: for a part whose limits are no times, or in the wrong order.

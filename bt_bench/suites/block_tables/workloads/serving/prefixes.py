@@ -80,7 +80,7 @@ class SharingPool(BlockPool):
         return ids
 
     def _reuse(self, count: int) -> list[int]:
-        """See the base class; what was cached in these blocks is not any longer."""
+        """See the base class; contents cached in these blocks are forgotten."""
         ids = [self._idle.popitem(last=False)[0] for _ in range(count)]
         for block in ids:
             for cached in self._units.pop(self._key_of.get(block, -1), ()):

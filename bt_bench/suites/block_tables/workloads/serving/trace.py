@@ -91,7 +91,7 @@ class TraceReader:
         with_hashes: whether hashes of prompts are read, and every request must have them.
 
     Attributes:
-        facts: what has been read so far.
+        facts: of the requests read so far.
 
     Raises:
         UsageError: as from `find_trace`.
