@@ -53,7 +53,7 @@ REGIMES = (
 
 
 class Saved(NamedTuple):
-    """What is saved of a step, over the cases of a kind, in µs.
+    """Holds the µs that are saved of a step, over the cases of a kind.
 
     Args:
         kind: the kind.

@@ -101,7 +101,7 @@ def page(samples: Samples, facts: Mapping[str, Any]) -> Document:
 
 
 OF_MANY = (tail, spread)
-"""What needs many samples, and has no interval."""
+"""Need many samples, and have no interval."""
 SEPARATE = [*LINES][-1]
 SMALL = 1.05
 """The ratio that an interval is said to tell from 1, if no other is nearer."""

@@ -21,7 +21,7 @@ _NO_LIMIT_V1 = 2**62
 
 @dataclass(frozen=True)
 class Throttling:
-    """How often and how long a CPU quota has stopped the processes of a control group.
+    """Counts how often and how long a CPU quota stopped the processes of a control group.
 
     Args:
         periods: number of the quota's periods in which it did.

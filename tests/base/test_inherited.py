@@ -1,4 +1,4 @@
-"""What a process inherits from a careless parent does not change what it sees of its children."""
+"""Hold that a careless parent does not change how a process sees its children end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many cores and how much memory control groups leave, from files as containers have them."""
+"""Read the cores and memory that control groups leave, from files as containers have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fails outside of a command ends like a command: only a verdict has exit code 1."""
+"""Hold that failures outside of a command end like its own: only a verdict has exit code 1."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from bt_bench.results.run.nouns import Noun
 
 
 class Harm(StrEnum):
-    """How far a condition harms times."""
+    """Ranks how far a condition harms times."""
 
     NOTED = "noted"  # they are true of this condition, and of no other
     PROFILER = "profiler"  # a second profiler: the harness's own one gets no records

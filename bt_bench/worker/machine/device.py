@@ -106,21 +106,26 @@ def _what_is_lacking_of(uuid: str) -> str | None:
             f"device {uuid}: {VISIBLE}={before} does not name it; unset that variable, or name "
             "this one in it by its UUID"
         )
-    os.environ[VISIBLE] = uuid
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that CUDA finds no device
-        missing = _what_cuda_lacks()
-    if missing is None:
-        return None
-    if before is None:
-        del os.environ[VISIBLE]
-    else:
-        os.environ[VISIBLE] = before
-    if _count():
+    missing = _what_is_lacking_where(uuid)
+    if missing is not None and _count():
         raise UsageError(
             f"device {uuid}: CUDA finds no GPU and no MIG instance of this UUID; expected one that "
             "`nvidia-smi -L` lists, or cuda for the first one"
         )
+    return missing
+
+
+def _what_is_lacking_where(named: str) -> str | None:
+    """Return the same as `_what_cuda_lacks` where only this is visible; if it lacks, undo that."""
+    before = os.environ.get(VISIBLE)
+    os.environ[VISIBLE] = named
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that CUDA finds no device
+        missing = _what_cuda_lacks()
+    if missing is not None and before is None:
+        del os.environ[VISIBLE]
+    elif missing is not None and before is not None:
+        os.environ[VISIBLE] = before
     return missing
 
 
@@ -139,16 +144,9 @@ def _what_is_lacking_alone(index: int) -> str | None:
     visible = None if before is None else [each.strip() for each in before.split(",")]
     missing = None
     if visible is None or index < len(visible):
-        os.environ[VISIBLE] = str(index) if visible is None else visible[index]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns that CUDA finds no device
-            missing = _what_cuda_lacks()
+        missing = _what_is_lacking_where(str(index) if visible is None else visible[index])
         if missing is None:
             return None
-        if before is None:
-            del os.environ[VISIBLE]
-        else:
-            os.environ[VISIBLE] = before
     if count := _count():
         among = "" if before is None else f" among those that {VISIBLE}={before} leaves visible"
         which = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"

@@ -393,13 +393,15 @@ def test_bases_that_ci_systems_give(own, scratch, ref, said):
 
 def test_the_branch_of_a_remote_is_named(own):
     for remote in ("origin", "upstream"):
-        git(own, "update-ref", f"refs/remotes/{remote}/work/fast", "HEAD")
+        git(own, "update-ref", f"refs/remotes/{remote}/new/fast", "HEAD")
     with (
-        pytest.raises(UsageError, match=r"did you mean origin/work/fast or upstream/work/fast\?"),
-        base_tree(locate(own, [own / "mine"]), "work/fast"),
+        pytest.raises(
+            UsageError, match=r"did you mean origin/new/fast or upstream/new/fast\?"
+        ),
+        base_tree(locate(own, [own / "mine"]), "new/fast"),
     ):
         pass
-    with base_tree(locate(own, [own / "mine"]), "origin/work/fast") as tree:
+    with base_tree(locate(own, [own / "mine"]), "origin/new/fast") as tree:
         assert (tree.top / "README").read_text() == "x\n"
 
 

@@ -216,7 +216,7 @@ class _Shadow:
         self.repro = Repro(ours.layout, ours.device, lambda: not is_capturing())
         self._stopped = False
         self.pauses = False
-        """Whether only vLLM's class gets the calls, since ours has done that work already."""
+        """Tell whether only vLLM's class gets the calls, since ours has done that work already."""
 
     @property
     def rests(self) -> bool:
