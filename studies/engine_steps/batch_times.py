@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import time
 from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import Any
@@ -19,12 +18,12 @@ from support.vllm_batches import BatchStep, envs
 
 from bt_bench.config import load_config
 from bt_bench.config.select import select_cases
-from bt_bench.protocol import build_workload
+from bt_bench.config.spec import CaseSpec
 from bt_kernels.engines import plugin
 from bt_kernels.engines.plugin import settings
 from engine_steps.batch_session import batch_package
 from engine_steps.session import plugged
-from engine_steps.times import DEFERRED, PREPARE, VLLM, WHOLE, summarize
+from engine_steps.times import DEFERRED, PREPARE, VLLM, WHOLE, summarize, time_each
 
 CONFIGS = ("batches",)
 
@@ -37,24 +36,15 @@ def measure(
     Raises:
         UsageError: when a config is not found, or no case is selected.
     """
-    device, found["inputs"] = torch.device(args.device), True
-    found["left_out"] = {}
+    found["inputs"] = True
+    return time_each(_cases(args), args, found, _why_not, _times_of)
+
+
+def _cases(args: argparse.Namespace) -> Iterator[tuple[str, CaseSpec]]:
     for config in args.configs or CONFIGS:
         cases = load_config(config, suite="batch_preparation").cases
         for case in select_cases(cases, args.select) if args.select else cases:
-            name = f"{config}/{case.name}"
-            if args.deadline is not None and time.time() > args.deadline:
-                found["failures"].append(f"{name} was not timed: --seconds")
-                return
-            workload: Any = build_workload(case.parameters)
-            reason = _why_not(workload)
-            if reason:
-                found["left_out"][name] = reason
-                continue
-            try:
-                yield name, _times_of(workload, args, device)
-            except Exception as error:  # the other cases are still of use
-                found["failures"].append(f"{name}: {type(error).__name__}: {error}")
+            yield f"{config}/{case.name}", case
 
 
 def _why_not(workload: Any) -> str:

@@ -12,7 +12,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter_ns
@@ -70,20 +70,39 @@ def measure(
     Raises:
         UsageError: when a config is not found, or no case is selected.
     """
+    return time_each(_cases(args), args, found, _why_not, _times_of)
+
+
+def time_each(
+    cases: Iterable[tuple[str, CaseSpec]],
+    args: argparse.Namespace,
+    found: dict[str, Any],
+    why_not: Callable[[Any], str],
+    times_of: Callable[[Any, argparse.Namespace, torch.device], dict[str, Any]],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each case, and its times; note in `found` what is left out or fails.
+
+    Args:
+        cases: names and cases.
+        args: the arguments of the study.
+        found: gets `left_out` and more of `failures`.
+        why_not: returns why a workload is left out; empty if it is not.
+        times_of: returns the times of a workload.
+    """
     device = torch.device(args.device)
     found["left_out"] = {}
-    cases = list(_cases(args))
-    for number, (name, case) in enumerate(cases):
+    listed = list(cases)
+    for number, (name, case) in enumerate(listed):
         if args.deadline is not None and time.time() > args.deadline:
-            found["failures"].append(f"{len(cases) - number} cases were not timed: --seconds")
+            found["failures"].append(f"{len(listed) - number} cases were not timed: --seconds")
             return
         workload: Any = build_workload(case.parameters)
-        reason = _why_not(workload)
+        reason = why_not(workload)
         if reason:
             found["left_out"][name] = reason
             continue
         try:
-            yield name, _times_of(workload, args, device)
+            yield name, times_of(workload, args, device)
         except Exception as error:  # the other cases are still of use
             found["failures"].append(f"{name}: {type(error).__name__}: {error}")
 
