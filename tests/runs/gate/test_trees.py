@@ -395,9 +395,7 @@ def test_the_branch_of_a_remote_is_named(own):
     for remote in ("origin", "upstream"):
         git(own, "update-ref", f"refs/remotes/{remote}/new/fast", "HEAD")
     with (
-        pytest.raises(
-            UsageError, match=r"did you mean origin/new/fast or upstream/new/fast\?"
-        ),
+        pytest.raises(UsageError, match=r"did you mean origin/new/fast or upstream/new/fast\?"),
         base_tree(locate(own, [own / "mine"]), "new/fast"),
     ):
         pass
