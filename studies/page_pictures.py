@@ -3,7 +3,7 @@
     pip install '.[browser]'          # and a Chromium, such as Debian's `chromium`
     python studies/page_pictures.py docs/pictures
 
-Writes `page-origin.png`, the top of the page of `reports/h100/origin`, and `page-case.png`, the charts
+Writes `page-origin.png`, the top of the page of `reports/h100/origin`, and `page-case.png`, charts
 of one of its cases in dark colours. `--chromium` names the browser if it is not found.
 """
 
