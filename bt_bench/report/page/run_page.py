@@ -33,6 +33,7 @@ from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, 
 from bt_bench.report.run.cells import launch_cell, no_case_cell, time_of
 from bt_bench.report.run.document import failure_section, failures_of
 from bt_bench.report.run.facts import measured_on, measuring_facts, progress_text
+from bt_bench.report.run.work import work_text
 from bt_bench.results import (
     Quantity,
     condition_texts,
@@ -135,6 +136,8 @@ def _where(arms: Arms) -> Iterator[BarChart | str]:
         if (chart := budget_chart(arms, middle, title)) is not None:
             shown = True
             yield chart
+            if bound := work_text(arms, operation):
+                yield f"{operation_title(operation)}: {bound}"
     if shown:
         yield "The middle case of each operation by its step time; every other case has its own."
     else:
