@@ -41,7 +41,7 @@ from bt_bench.base.files import (
     unpacked_path,
     write_text,
 )
-from bt_bench.base.git import git_command, git_environment, without_another_git
+from bt_bench.base.git import run_git, without_another_git
 from bt_bench.base.own_files import is_at, lock, open_own
 from bt_bench.base.packing import HEAD_BYTES, packing_of, refuse_stand_in, unpacking
 from bt_bench.base.scratch import scratch_folder
