@@ -8,7 +8,6 @@ from bt_bench.base.atomic import (
     is_null_device,
     is_open_as,
     is_stream,
-    refusal_of,
     target_of,
     writing,
 )
@@ -41,8 +40,8 @@ from bt_bench.base.files import (
     unpacked_path,
     write_text,
 )
-from bt_bench.base.git import git_command, git_environment, without_another_git
-from bt_bench.base.own_files import is_at, lock, open_own
+from bt_bench.base.git import run_git, without_another_git
+from bt_bench.base.own_files import is_at, lock, open_own, refusal_of
 from bt_bench.base.packing import HEAD_BYTES, packing_of, refuse_stand_in, unpacking
 from bt_bench.base.scratch import scratch_folder
 from bt_bench.base.selecting import joined, names_given, select_names

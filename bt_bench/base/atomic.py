@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Hashable, Iterator
@@ -17,16 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from bt_bench.base.own_files import kind_of, lock, refusal_of
+
 TEMPORARY_SUFFIX = ".tmp"
 _MAX_LINKS = 40  # as many as Linux follows
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a block device"),
-    (stat.S_ISSOCK, "a socket"),
-)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -132,16 +127,6 @@ def descriptor_of(path: Path) -> int | None:
     return None
 
 
-def kind_of(status: os.stat_result) -> str:
-    """Return the name of a file's kind, for messages."""
-    return next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "a regular file")
-
-
-def refusal_of(status: os.stat_result) -> str:
-    """Return the message that refuses anything but a regular file in a run folder."""
-    return f"it is {kind_of(status)}; expected a regular file or nothing; remove it"
-
-
 def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
     try:
         return path.stat(follow_symlinks=follow)
@@ -164,13 +149,13 @@ def _is_replaceable(status: os.stat_result, target: Path) -> bool:
 def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
     """Yield a temporary file that takes the place of a path when the block ends.
 
-    A killed process may leave a hidden `.<name>.….tmp` behind, which is never read.
+    A killed process leaves a hidden `.<name>.….tmp` behind, which is never read. Whoever writes to
+    the path next removes it.
     """
-    temporary = path.with_name(
-        f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}"
-    )
+    _clear_away(path)
+    temporary, number = _claimed(path)
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("wb") as file:
             if status is not None:
                 _keep_permissions(file.fileno(), status)  # before there is any content
             yield file
@@ -180,7 +165,40 @@ def _replaced(path: Path, status: os.stat_result | None) -> Iterator[IO[bytes]]:
     except BaseException:  # a Ctrl-C here must not leave the temporary file either
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        if number is not None:
+            os.close(number)
     _sync_folder(path.parent)
+
+
+def _claimed(path: Path) -> tuple[Path, int | None]:
+    """Return a new temporary file beside a path, and a lock that shows that its writer lives.
+
+    The lock is `None` where files cannot be locked, or the temporary file cannot be made.
+    """
+    while True:
+        name = f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}"
+        temporary = path.with_name(name)
+        try:
+            return temporary, lock(temporary)
+        except BlockingIOError:  # it was taken for abandoned before it was locked
+            continue
+        except (OSError, ImportError):
+            return temporary, None
+
+
+def _clear_away(path: Path) -> None:
+    """Remove temporary files of a path whose writers were killed; keep any that is locked."""
+    left = re.compile(rf"\.{re.escape(path.name)}\.\d+\.[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}")
+    # Nobody can list some folders, or lock files in them.
+    with suppress(OSError):
+        for found in filter(lambda entry: left.fullmatch(entry.name), path.parent.iterdir()):
+            with suppress(OSError, ImportError):
+                number = lock(found, create=False)
+                try:
+                    found.unlink()
+                finally:
+                    os.close(number)
 
 
 def _keep_permissions(number: int, status: os.stat_result) -> None:

@@ -1,4 +1,4 @@
-"""Commands that run git on exactly the given folder, and no other program with it."""
+"""Git, run on exactly the given folder, and no other program with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-# A hook or an outer git would point git at another repository or index.
-_OF_ANOTHER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+from bt_bench.base.errors import UsageError
+
+# A hook or an outer git would point git at another repository, index or store of objects, or let it
+# read paths otherwise. Git's settings stay (GIT_CONFIG_*): CI systems declare safe folders there.
+_OF_ANOTHER_GIT = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX", "GIT_COMMON_DIR"),
+        *("GIT_INTERNAL_SUPER_PREFIX", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_NAMESPACE"),
+        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH"),
+        *("GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
+        *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS"),
+        *("GIT_ICASE_PATHSPECS", "GIT_ATTR_SOURCE"),
+    }
+)
 # Suppress everything else that a repository or the user's settings would have git run or write:
 # hooks, a file system monitor (empty, since older versions expect a hook there), and the refreshed
 # index of a checkout that is only read.
@@ -20,6 +32,48 @@ _NOTHING_ELSE = (
     *("-c", "safe.bareRepository=explicit"),
     "--no-optional-locks",
 )
+_MOST_LINES = 20
+
+
+def run_git(
+    folder: Path, *arguments: str, seconds: float = 10.0, trees: Iterable[Path] = ()
+) -> bytes:
+    """Run git in a folder, and return its output.
+
+    Args:
+        folder: git's working directory.
+        arguments: git's command, and its options.
+        seconds: time limit.
+        trees: as for `git_environment`.
+
+    Raises:
+        UsageError: if git is missing, fails, or takes too long, with its whole message.
+    """
+    import subprocess  # not above: `--help` imports this module, and that one takes milliseconds
+
+    try:
+        done = subprocess.run(
+            git_command(folder, *arguments, trees=trees),
+            capture_output=True,
+            env=git_environment(folder, trees) | {"LC_ALL": "C"},
+            timeout=seconds,
+            check=False,
+            start_new_session=True,  # Ctrl-C must not interrupt its cleanup
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "git is not installed; expected it on PATH, outside the repository"
+        ) from None
+    except subprocess.TimeoutExpired:
+        what = " ".join(arguments[:2])
+        raise UsageError(f"git {what} did not end within {seconds:g} s in {folder}") from None
+    if done.returncode:
+        # All of it: where git refuses a folder, the remedy is in its last line.
+        said = done.stderr.decode("utf-8", "backslashreplace").expandtabs(2).splitlines()
+        lines = [line.rstrip() for line in said if line.strip()][-_MOST_LINES:]
+        text = "\n  ".join(lines) or f"exit code {done.returncode}"
+        raise UsageError(f"git: {text}")
+    return done.stdout
 
 
 def git_command(folder: Path, *arguments: str, trees: Iterable[Path] = ()) -> list[str]:

@@ -11,14 +11,20 @@ import os
 import stat
 from pathlib import Path
 
-from bt_bench.base.atomic import refusal_of
-
 # NFS without a lock daemon, Lustre mounted without flock, and some FUSE file systems.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 # Windows has none of the first four, and alone has the last.
 _NAMES = ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _GUARDS = sum(getattr(os, name, 0) for name in _NAMES)
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a block device"),
+    (stat.S_ISSOCK, "a socket"),
+)
 
 
 def open_own(path: Path, flags: int) -> int:
@@ -90,3 +96,13 @@ def is_at(path: Path, number: int) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return os.path.samestat(there, os.fstat(number))
+
+
+def kind_of(status: os.stat_result) -> str:
+    """Return the name of a file's kind, for messages."""
+    return next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "a regular file")
+
+
+def refusal_of(status: os.stat_result) -> str:
+    """Return the message that refuses anything but a regular file in a run folder."""
+    return f"it is {kind_of(status)}; expected a regular file or nothing; remove it"

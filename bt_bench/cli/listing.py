@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode
+from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import kernel_folders
@@ -19,6 +20,9 @@ from bt_bench.cli.options import (
     VllmSourceOption,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from bt_bench.config import SweepSpec
 
 _CONDITIONS = {
     "(none)": "Triton's own call on an idle GPU, with whatever earlier steps left in the L2 cache",
@@ -82,7 +86,7 @@ def list_(
     """
     if what == ListedSection.METRICS:
         return _list_metrics(as_json=as_json)
-    from bt_bench.config import load_config, stock_config_names
+    from bt_bench.config import stock_config_names
     from bt_bench.protocol import SuiteRef, find_suite, is_file_of_functions, load_suite
     from bt_bench.variants import find_variants
 
@@ -95,8 +99,7 @@ def list_(
     variants = find_variants(folders, opponents=opponents, suite=found).values()
     absent = opponents.absent
     names = [str(ref.folder)] if ref.is_file else stock_config_names(ref)
-    loaded = ((name, load_config(name, suite=suite)) for name in names)
-    configs = {Path(name).name if ref.is_file else name: spec for name, spec in loaded}
+    configs, unreadable = _configs(names, suite)
     if as_json:
         document = {
             "schema_version": 1,
@@ -110,6 +113,9 @@ def list_(
                 {"name": name, "description": spec.description, "cases": len(spec.cases)}
                 for name, spec in configs.items()
             ],
+            "unreadable_configs": [
+                {"name": name, "reason": reason} for name, reason in unreadable.items()
+            ],
         }
         print_json(document)
         return ExitCode.OK
@@ -118,11 +124,29 @@ def list_(
     _section("Suite", {found.name: found.title})
     _section("Variants", rows)
     _section("Operations", {str(o): o.traits.title for o in found.operations})
-    _section(
-        "Configs",
-        {name: f"{spec.description} ({len(spec.cases)} cases)" for name, spec in configs.items()},
-    )
+    rows = {name: f"{spec.description} ({len(spec.cases)} cases)" for name, spec in configs.items()}
+    rows |= {name: f"cannot be read: {reason}" for name, reason in unreadable.items()}
+    _section("Configs", rows)
     return ExitCode.OK
+
+
+def _configs(
+    names: Sequence[str], suite: str | None
+) -> tuple[dict[str, SweepSpec], dict[str, str]]:
+    """Return the configs that can be loaded, and the errors of those that cannot, by name.
+
+    A file of functions is a config as well, and is named without its folder.
+    """
+    from bt_bench.config import load_config
+
+    configs: dict[str, SweepSpec] = {}
+    unreadable: dict[str, str] = {}
+    for name in names:
+        try:
+            configs[Path(name).name] = load_config(name, suite=suite)
+        except UsageError as error:
+            unreadable[Path(name).name] = str(error)
+    return configs, unreadable
 
 
 def _list_metrics(*, as_json: bool) -> ExitCode:

@@ -173,6 +173,49 @@ def test_places(tmp_path: Path, fifo: Path) -> None:
     assert (is_stream(fifo), is_stream(tmp_path / "new")) == (True, False)
 
 
+WRITE = """
+import os, sys, time
+from pathlib import Path
+from bt_bench.base.atomic import writing
+with writing(Path(sys.argv[1])) as file:
+    file.write(b"half")
+    file.flush()
+    print("half", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_writing(tmp_path: Path) -> None:
+    """And what a living one is writing stays, as do files that only look alike."""
+    path = tmp_path / "file"
+    others = [".file.tmp", ".file.12.json.tmp", ".file2.1.0123abcd.tmp"]
+    for name in others:
+        (tmp_path / name).touch()
+    command = [sys.executable, "-c", WRITE, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        write_text(path, "first")
+        assert len(names(tmp_path)) == len(others) + 2  # with the living one's
+        writer.kill()
+    write_text(path, "second")
+    assert names(tmp_path) == sorted([*others, "file"])
+    assert path.read_text() == "second"
+
+
+def test_a_file_system_without_locks_keeps_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(_number: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    (tmp_path / ".file.1.0123abcd.tmp").touch()
+    write_text(tmp_path / "file", "text")
+    assert names(tmp_path) == [".file.1.0123abcd.tmp", "file"]
+    assert (tmp_path / "file").read_text() == "text"
+
+
 def test_a_file_of_ours_is_no_link(tmp_path: Path, fifo: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("theirs")

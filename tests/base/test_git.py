@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
+from support.repositories import git as run
+from support.repositories import repository
 
 from bt_bench.base import git
 
@@ -59,3 +62,20 @@ def test_trees_are_kept_out_too(places, monkeypatch):
     monkeypatch.setenv("PATH", str(places / "tree/bin"))
     found = git.git_environment(Path("/"), [places / "tree"])["PATH"]
     assert found == ""
+
+
+def test_no_variable_of_a_hook_or_an_outer_git_is_followed(tmp_path, monkeypatch):
+    """Git lists those that belong to one repository; its settings stay."""
+    top = repository(tmp_path / "own", {"mine.py": "x = 1\n"})
+    head = run(top, "rev-parse", "HEAD")
+    command = ["git", "rev-parse", "--local-env-vars"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    names = [name for name in listed if not name.startswith("GIT_CONFIG")]
+    assert "GIT_OBJECT_DIRECTORY" in names
+    for name in (*names, "GIT_NAMESPACE", "GIT_LITERAL_PATHSPECS"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_LITERAL_PATHSPECS", "1")
+    assert git.run_git(top, "rev-parse", "HEAD").decode().strip() == head
+    assert git.run_git(top, "ls-files", "--", ":(top,literal)mine.py") == b"mine.py\n"
+    assert git.run_git(top, "status", "--porcelain") == b""
+    assert not {*names} & {*git.without_another_git()}

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from support.commands import run, run_apart
 from support.refusals import refused
+from support.suites import write_suite
 
 from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.check import Outcome
@@ -253,6 +254,19 @@ def test_list_shows_a_folder_of_variants(tmp_path):
     outcome = run("list", "--kernels", tmp_path)
     assert outcome.code == 0
     assert "  mine " in outcome.out
+
+
+def test_a_broken_config_keeps_nothing_else_from_being_listed(tmp_path):
+    folder = write_suite(tmp_path / "mine")
+    (folder / "configs/broken.yaml").write_text("cases: [\n")
+    (folder / "configs/odd.yaml").write_text("cases: [{name: a, rows: 0}]\n")
+    outcome = run("list", "--suite", folder)
+    assert outcome.code == 0
+    assert re.search(r"^  tiny +Two sizes \(2 cases\)$", outcome.out, re.MULTILINE)
+    assert re.search(r"^  broken +cannot be read: broken.yaml:2:1: not", outcome.out, re.MULTILINE)
+    document = run("list", "--suite", folder, "--json").json()
+    assert [config["name"] for config in document["configs"]] == ["tiny"]
+    assert [config["name"] for config in document["unreadable_configs"]] == ["broken", "odd"]
 
 
 def test_a_misspelt_environment_variable_is_reported(monkeypatch):

@@ -68,8 +68,13 @@ def test_limits_and_conditions_of_the_process_are_told():
         cpu_quota=4.0,
         memory_limit_bytes=16 * 2**30,
         conditions=[condition],
+        commit=None,
+        commit_unknown="git: fatal: dubious\n  git config x",
     )
     texts = measured_on([make_result("baseline", environment=environment)])
+    assert (
+        "Warning: the commit of the sources is not recorded: git: fatal: dubious git config x"
+    ) in texts
     assert "Warning: MPS (/mps): others may run; end it." in texts
     assert (
         "Control groups limit the process to 4 CPUs (the host has 192) and to 16.00 GiB of memory."

@@ -218,7 +218,8 @@ def _gaps(run: ReportedRun) -> Iterator[str]:
         )
     environment = arms.baseline.result.environment
     if environment.commit is None:
-        yield "The commit of the sources was not recorded."
+        reason = " ".join((environment.commit_unknown or "").split())
+        yield f"The commit of the sources was not recorded{f': {reason}' if reason else '.'}"
     elif environment.dirty:
         yield "The sources had uncommitted changes; the commit alone does not reproduce them."
     yield from missed_texts(arms)

@@ -113,6 +113,9 @@ def _describe_environment(environment: Environment) -> Iterator[str]:
         yield f"{'No GPU was used' if environment.gpus else 'No GPU'}: {_NO_GPU}"
         yield f"Measured on {name} ({environment.cpu_count or '?'} CPUs), {software}.{helpers}"
     yield from limit_facts(environment)
+    if environment.commit_unknown:
+        reason = " ".join(environment.commit_unknown.split())
+        yield f"Warning: the commit of the sources is not recorded: {reason}"
     yield from (f"Warning: {text}." for text in condition_texts(environment.conditions))
     yield from (f"Warning: {text}." for text in fallback_texts(environment.helpers))
 

@@ -72,6 +72,8 @@ class Environment(Noun):
     bt_bench: str
     commit: str | None
     dirty: bool | None
+    # Of a checkout that git cannot read: git's message. Of what is no checkout: `None`.
+    commit_unknown: str | None = None
 
 
 class VariantInfo(Noun):

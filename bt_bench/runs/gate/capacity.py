@@ -29,13 +29,15 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed)]
     if on_gpu:
         rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed))
+    for room, each in rooms:
+        if room is not None and room < each:
+            raise UsageError(
+                f"a process-round would need {format_bytes(each)} of memory, "
+                f"{format_bytes(needed)} of it for {len(spec.cases)} cases with "
+                f"{len(request.variants)} variants, and {format_bytes(room)} are available; raise "
+                "the limit of a container, or leave cases out with -k, or variants with --variants"
+            )
     fitting = min((room // each for room, each in rooms if room is not None), default=2)
-    if fitting < 1:
-        raise UsageError(
-            f"a process-round would need {format_bytes(needed)} of memory for "
-            f"{len(spec.cases)} cases with {len(request.variants)} variants, and that much is not "
-            "available; leave cases out with -k, or variants with --variants"
-        )
     environment = hello.environment
     affinity = environment.cpu_affinity or environment.cpu_count or 1
     cores = usable_cores(affinity, environment.cpu_quota)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
-from bt_bench.base import git_command, git_environment
+from bt_bench.base import run_git
 from bt_bench.base.errors import UsageError
-from bt_bench.variants import encodable
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
 _CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
@@ -17,7 +15,6 @@ _CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
 _TREES: set[Path] = set()
 _NO_REPOSITORY = "not a git repository"  # as git says it
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_MOST_LINES = 20
 
 
 def top_of(start: Path) -> Path:
@@ -149,37 +146,10 @@ def ask_git(folder: Path, *arguments: str) -> str:
     """Return git's output, without white space around it.
 
     Raises:
-        UsageError: as `_run_git`.
+        UsageError: as `run_git`.
     """
     return os.fsdecode(_run_git(folder, *arguments)).strip()
 
 
 def _run_git(folder: Path, *arguments: str) -> bytes:
-    """Run git, and return its output.
-
-    Raises:
-        UsageError: if git is missing, fails, or takes too long, with its whole message.
-    """
-    try:
-        done = subprocess.run(
-            git_command(folder, *arguments, trees=_TREES),
-            capture_output=True,
-            env=git_environment(folder, _TREES) | {"LC_ALL": "C"},
-            timeout=GIT_SECONDS,
-            check=False,
-            start_new_session=True,  # Ctrl-C must not interrupt its cleanup
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "git is not installed; expected it on PATH, outside the repository"
-        ) from None
-    except subprocess.TimeoutExpired:
-        what = " ".join(arguments[:2])
-        raise UsageError(f"git {what} did not end within {GIT_SECONDS:g} s in {folder}") from None
-    if done.returncode:
-        # All of it: where git refuses a folder, the remedy is in its last line.
-        said = encodable(os.fsdecode(done.stderr)).expandtabs(2).splitlines()
-        lines = [line.rstrip() for line in said if line.strip()][-_MOST_LINES:]
-        text = "\n  ".join(lines) or f"exit code {done.returncode}"
-        raise UsageError(f"git: {text}")
-    return done.stdout
+    return run_git(folder, *arguments, seconds=GIT_SECONDS, trees=_TREES)

@@ -264,6 +264,14 @@ def _python(environ: Mapping[str, str]) -> Iterator[Condition]:
         yield _slower(
             "this Python is a debug build", "its own code is not optimized", "use another one"
         )
+    if sys.flags.optimize:
+        yield Condition(
+            name=f"Python drops assertions (-{'O' * min(sys.flags.optimize, 2)})",
+            effect="code that has some is faster than in an engine that keeps them, and checks "
+            "that rest on them find nothing",
+            remedy="unset PYTHONOPTIMIZE, and leave -O out, unless your engine runs so",
+            harm=Harm.NOTED,
+        )
     is_active = getattr(sys, "is_stack_trampoline_active", None)
     if is_active is not None and is_active():
         yield Condition(

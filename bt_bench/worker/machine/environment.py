@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import bt_bench
 from bt_bench import __version__
-from bt_bench.base import git_command, git_environment
+from bt_bench.base import run_git
+from bt_bench.base.errors import UsageError
 from bt_bench.base.limits import control_groups, memory_here
 from bt_bench.base.names import DeviceChoice, DeviceKind, gpu_index
 from bt_bench.results import Environment, Gpu
@@ -55,7 +55,6 @@ def read_environment(
 
 def read_machine() -> dict[str, Any]:
     """Return the fields of `Environment` that are known without torch, kernels and a device."""
-    exported = os.environ.get("BT_BENCH_COMMIT")
     return {
         "host": _host(),
         "python": platform.python_version(),
@@ -68,9 +67,7 @@ def read_machine() -> dict[str, Any]:
         "memory_limit_bytes": control_groups().memory_limit(),
         "triton": _version("triton"),
         "bt_bench": __version__,
-        # Users can name the commit of a tree that was exported or copied.
-        "commit": exported or _git("rev-parse", "HEAD"),
-        "dirty": None if exported else _is_dirty(),
+        **_revision(),
     }
 
 
@@ -134,25 +131,23 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _is_dirty() -> bool | None:
-    status = _git("status", "--porcelain", "--untracked-files=no")
-    return None if status is None else bool(status)
+def _revision() -> dict[str, Any]:
+    """Return the commit of the checkout that this package runs from, and whether it has changes.
 
-
-def _git(*arguments: str) -> str | None:
-    """Return git's output for the checkout that this package runs from, or `None` without one."""
+    Where git refuses a checkout or fails, `commit_unknown` has its message.
+    """
+    # Users can name the commit of a tree that was exported or copied.
+    found: dict[str, Any] = {"commit": os.environ.get("BT_BENCH_COMMIT"), "dirty": None}
     root = Path(bt_bench.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return None
+    if found["commit"] or not (root / ".git").exists():
+        return found
     try:
-        done = subprocess.run(
-            git_command(root, *arguments),
-            env=git_environment(root),
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        found["commit"] = _git(root, "rev-parse", "--verify", "HEAD")
+        found["dirty"] = bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    except UsageError as error:
+        found["commit_unknown"] = str(error)
+    return found
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return os.fsdecode(run_git(root, *arguments)).strip()

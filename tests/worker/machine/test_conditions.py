@@ -182,8 +182,17 @@ def test_checks_of_pythons_own_are_known(proc: Path, monkeypatch: pytest.MonkeyP
     assert names(PYTHONMALLOC="debug") == ["PYTHONMALLOC=debug"]
     assert names(PYTHONMALLOC="pymalloc_debug") == ["PYTHONMALLOC=pymalloc_debug"]
     assert names(PYTHONMALLOC="malloc") == []
-    monkeypatch.setattr(sys, "flags", SimpleNamespace(dev_mode=True))
+    monkeypatch.setattr(sys, "flags", SimpleNamespace(dev_mode=True, optimize=0))
     assert names(PYTHONMALLOC="debug") == ["Python's development mode is on"]
+
+
+@pytest.mark.parametrize(("level", "option"), [(1, "-O"), (2, "-OO"), (3, "-OO")])
+def test_dropped_assertions_are_known(
+    proc: Path, monkeypatch: pytest.MonkeyPatch, level: int, option: str
+) -> None:
+    monkeypatch.setattr(sys, "flags", SimpleNamespace(dev_mode=False, optimize=level))
+    (found,) = read_conditions("cpu", (), {}, proc)
+    assert (found.name, found.harm) == (f"Python drops assertions ({option})", Harm.NOTED)
 
 
 def condition(harm: Harm) -> Condition:
