@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,11 +47,13 @@ from bt_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from bt_bench.base.names import DeviceChoice
     from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash
     from bt_bench.runs import Explored, Found, Outcome
+    from bt_bench.worker import Supervisor
 
 
 def check(
@@ -199,27 +202,35 @@ def check(
             say(f"warning: {doubt}")
     else:
         numbers = wanted
+    names = [entry.name for entry in entries]
+    checked = names if scenario is None else []
+    # A stored scenario may depend on scenarios played before it in the same process.
+    shares = max(1, len(checked), 0 if recipes else -(-len(numbers) // BATCH))
     references = worker_for(spec, [], "cpu")
-    with (
-        told_on_stderr("loading torch and the variants") as tell,
-        ExitStack() as at_end,
-        worker_for(spec, entries, device, traceback=traceback) as worker,
-    ):
+    workers: list[Supervisor] = []
+    with told_on_stderr("loading torch and the variants") as tell, ExitStack() as at_end:
+        threads = at_end.enter_context(ThreadPoolExecutor(max(PROCESSES.values())))
         at_end.callback(references.close)
+
+        def start(count: int, device: DeviceChoice | None) -> None:
+            for _ in range(len(workers), min(count, shares)):
+                workers.append(worker_for(spec, entries, device, traceback=traceback))
+                at_end.callback(workers[-1].close)
+                workers[-1].start()
+
+        start(min(PROCESSES.values()), device)  # before it is known whether there is a GPU
+        worker = at_end.enter_context(workers[0])
         if recipes or numbers:
             references.start()  # its start takes as long as some checks
         kind = worker.hello.device
-        workers = [worker]
-        # A stored scenario may depend on scenarios played before it in the same process.
-        for _ in range(1, 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
-            workers.append(worker_for(spec, entries, kind, traceback=traceback))
-            at_end.callback(workers[-1].close)
-            workers[-1].start()
+        start(PROCESSES[kind], kind)
         check_memory(spec, len(entries), worker.hello.available_bytes)
-        names = [entry.name for entry in entries]
-        if scenario is None:
-            checks = check_spec(Noticing(worker, warn), spec, names)
-            outcomes = _taken(checks, tell, show_all=show_all, as_json=as_json)
+        if checked:
+            for other in workers[1 : len(checked)]:
+                at_end.enter_context(other)
+            lanes = [Noticing(each, warn) for each in workers[: len(checked)]]
+            with closing(check_spec(lanes, spec, checked, threads, tell)) as checks:
+                outcomes = _taken(checks, show_all=show_all, as_json=as_json)
         limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
@@ -232,9 +243,9 @@ def check(
         ]
         if right and (recipes or numbers):
             tell("loading torch and the variants in more processes")
-            with references, ExitStack() as beside:
-                for other in workers[1:]:
-                    beside.enter_context(other)
+            with references:
+                for other in workers[max(1, len(checked)) :]:
+                    at_end.enter_context(other)
                 exploring = Exploring(
                     known,
                     [Noticing(each, warn) for each in workers],
@@ -243,7 +254,7 @@ def check(
                     deep=deep,
                     lines=paths or deep,
                     on_batch=lambda arm, played, of: tell(
-                        f"exploring {arm}: {played} of {of} scenarios"
+                        f"exploring {arm} for at most {limit:.0f} s: {played} of {of} scenarios"
                     ),
                     on_wrong=lambda arm, number: tell(
                         f"exploring {arm}: making scenario {number} smaller"
@@ -276,18 +287,13 @@ def check(
     return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
 
-def _taken(
-    checks: Iterable[Outcome], tell: Callable[[str], None], *, show_all: bool, as_json: bool
-) -> list[Outcome]:
+def _taken(checks: Iterable[Outcome], *, show_all: bool, as_json: bool) -> list[Outcome]:
     """Run the checks of workloads, and print their outcomes unless there is to be a document."""
     outcomes: list[Outcome] = []
     failures = Failures(show_all=show_all)
-    tell("checking the conformance workloads")
     try:
         for outcome in checks:
             outcomes.append(outcome)
-            what = f"checked {outcome.workload} · {outcome.operation}"
-            tell(f"{what}: {len(outcomes)} checks")
             is_shown = show_all if outcome.failure is None else failures.is_shown(outcome)
             if not as_json and is_shown:
                 print(line_of(outcome), flush=True)

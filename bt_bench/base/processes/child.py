@@ -16,6 +16,7 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,9 @@ POLL_SECONDS = 0.2
 SECONDS_TO_END = 10.0
 SECONDS_TO_DIE = 60.0
 _SAFE_PATH = "PYTHONSAFEPATH"
+# While a process starts, this one's environment and modules are changed for it: threads that start
+# processes at once would mark each other's.
+_one_at_a_time = Lock()
 
 
 class Child:
@@ -69,6 +73,7 @@ class Child:
             daemon=True,
         )
         with (
+            _one_at_a_time,
             _not_from_here(),
             _ctrl_c_held_back(),
             _without_main(),

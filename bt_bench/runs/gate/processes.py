@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from bt_bench.analysis import certain_influence, largest_ticks
 from bt_bench.base.errors import BtBenchError, UsageError
@@ -137,6 +138,7 @@ class ProcessRounds:
         self._names = [n for n in request.variants if any(s.variant == n for s in subjects)]
         self._apart = frozenset(apart or ())
         self._rng = random.Random(0)  # a gate that is repeated has the same orders
+        self._orders: list[tuple[GateArm, ...]] = []  # of the rounds to come, the last one first
         self._influences: dict[SeriesKey, list[float]] = {}
         # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
         self._visited = self._stopped = self._timed = 0
@@ -180,7 +182,7 @@ class ProcessRounds:
 
     def announce(self, rounds: int) -> None:
         """Announce how many rounds are to come."""
-        self._progress.start(rounds * len(self._crews()), unit="processes")
+        self._progress.start(rounds * self._num_crews, unit="processes")
 
     def take_batch(self, most: int) -> list[GateRound]:
         """Return the next rounds whose workers can all exist at once; at most `most`.
@@ -188,7 +190,7 @@ class ProcessRounds:
         Raises:
             MustPartError: as `take`.
         """
-        num_rounds = min(most, max(1, self.workers // len(self._crews())))
+        num_rounds = min(most, max(1, self.workers // self._num_crews))
         rounds = [self._crews() for _ in range(num_rounds)]
         values: list[Values] = [{} for _ in rounds]
         ticks: list[Ticks] = [{} for _ in rounds]
@@ -235,12 +237,30 @@ class ProcessRounds:
             for _, _, worker in workers:
                 worker.abandon()  # all at once, since each takes a while to end
 
+    @property
+    def _num_crews(self) -> int:
+        """Return how many processes a round takes; 1 if no variant is left."""
+        apart = self._apart.intersection(self._names)
+        shared = len(self._names) > len(apart)
+        return max(1, shared + bool(apart) * len(self._request.sides))
+
+    def _next_order(self) -> tuple[GateArm, ...]:
+        """Return the next order of import; among six rounds, each order of three arms once.
+
+        An arm that is imported first is faster, by some 5 % of a microsecond's staging on a CPU,
+        for as long as the process lives.
+        """
+        if not self._orders:
+            self._orders = list(permutations(self._request.sides))
+            self._rng.shuffle(self._orders)
+        return self._orders.pop()
+
     def _crews(self) -> list[_Crew]:
-        """Return the processes of a round in random order, each with its arms in random order."""
-        arms = list(self._request.sides)
+        """Return the processes of a round in random order, with the next order of import."""
+        arms = self._next_order()
         together = tuple(name for name in self._names if name not in self._apart)
         alone = tuple(name for name in self._names if name in self._apart)
-        crews = [_Crew(tuple(self._rng.sample(arms, len(arms))), together)] if together else []
+        crews = [_Crew(arms, together)] if together else []
         crews += [_Crew((arm,), alone) for arm in arms if alone]
         return self._rng.sample(crews, len(crews))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bt_bench.base import scratch_folder
-from bt_bench.base.processes import Child, answer
+from bt_bench.base.processes import Child, answer, child, lifetime
 
 SCRIPT = """\
 from bt_bench.base.processes import Child, answer
@@ -101,3 +105,25 @@ def test_files_in_the_working_directory_are_not_taken_for_pythons(tmp_path, monk
 def told(connection):
     here = {"", str(Path.cwd())} & set(sys.path)
     answer(connection, (os.environ.get("PYTHONSAFEPATH"), bool(here)))
+
+
+class Starting:
+    """In place of a process: keeps the marks that it is started with, and takes a while for it."""
+
+    def __init__(self, **_):
+        self.marks = []
+
+    def start(self):
+        for _ in range(3):
+            self.marks.append([name for name in os.environ if name.startswith(lifetime._MARK)])
+            time.sleep(0.005)
+
+
+def test_threads_that_start_processes_at_once_mark_their_own_alone(monkeypatch):
+    """Else the end of one would end the others, whose marks it looks for."""
+    context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Starting)
+    monkeypatch.setattr(child, "CONTEXT", context)
+    with ThreadPoolExecutor(6) as threads:
+        children = list(threads.map(lambda _: Child("probe", print), range(6)))
+    for each in children:
+        assert each._process.marks == [[each._mark]] * 3
