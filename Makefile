@@ -72,7 +72,7 @@ test-browser: has-chromium $(BROWSER_READY)
 has-chromium:
 	@$(PYTHON) tests/support/browser.py
 
-# All anew, or pages that have not changed would be passed over with their warnings.
+# All anew, or the warnings of pages that have not changed would be passed over.
 site: $(SITE_READY)
 	rm -rf build/site
 	$(PY) -m sphinx --quiet --fresh-env --nitpicky --fail-on-warning --keep-going \
