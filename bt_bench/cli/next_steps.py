@@ -97,7 +97,7 @@ def next_lines(
         results: results of its variants.
         called: the program's name in commands; `None`: as it can be called here.
     """
-    yield visible(f"Results: {folder}{os.sep} (comparison.md, a JSON per variant)")
+    yield visible(f"Results: {folder}{os.sep} (report.html, comparison.md, a JSON per variant)")
     commands = []
     if any(not result.complete for result in results):
         begun = results[0].tool.command

@@ -10,10 +10,12 @@ import typer
 
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
-from bt_bench.cli.exits import say
+from bt_bench.cli.exits import say, visible
 from bt_bench.cli.loading import latest_run
 from bt_bench.cli.options import JsonOption
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
+
+_PAGE = "html"
 
 if TYPE_CHECKING:
     from bt_bench.report.evidence import Evidence
@@ -34,10 +36,10 @@ def report(
         typer.Option(
             "--format",
             metavar="FMT[=PATH]",
-            help="Write pr, the description of a pull request to vLLM, or json; =FILE writes to a "
-            "file. May be repeated.",
-            show_default="pr",
-            autocompletion=completion.one_of("pr", "json"),
+            help="Write html, a page to look at; md, all tables; pr, the description of a pull "
+            "request to vLLM; or json. =FILE writes to a file, =- to stdout. May be repeated.",
+            show_default="html, into the run's folder",
+            autocompletion=completion.one_of("html", "md", "pr", "json"),
         ),
     ] = None,
     out: Annotated[
@@ -46,15 +48,17 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Write a report of a run for readers elsewhere: the description of a pull request.
+    """Write a report of a run, or of a comparison of runs: a page, tables, a pull request.
 
-    The sections are the ones of vLLM's template. One part is machine-made and named as such: the
-    measured claims with their worst case, certainty, hardware, and commands to reproduce them. The
-    others are blanks for a human. Needs neither torch nor a GPU.
+    The page is one HTML file without references to others: who is faster, by how much, how sure,
+    where the time goes, and every case. A sweep writes it too. `--format pr` has the sections of
+    vLLM's template: the measured claims with their worst case, certainty, hardware and commands,
+    and blanks for a human. Needs neither torch nor a GPU.
 
     Examples:
-    - `bt-bench report --out description.md`
-    - `bt-bench report reports/run --format pr`
+    - `bt-bench report`
+    - `bt-bench report reports/run --out page.html`
+    - `bt-bench report reports/run --format pr --out description.md`
     - `bt-bench report reports/run/vllm.json reports/run/fused.json`
     - `bt-bench report before=reports/a after=reports/b --format pr=pr.md --json`
     """
@@ -63,22 +67,55 @@ def report(
     from bt_bench.report.pull_request.blanks import BLANKS
     from bt_bench.report.report_formats import REPORT_FORMATS
 
-    chosen = formats or ([] if as_json else ["pr"])
+    given = runs or [latest_run()]
+    chosen = formats or ([] if as_json else [_PAGE])
+    if out is None:
+        chosen = [_page_in(given) if each == _PAGE else each for each in chosen]
     outputs = parse_outputs(chosen, as_json, tuple(REPORT_FORMATS))
     outputs = outputs if out is None else _into(out, outputs)
     for output in outputs:
+        _refuse_other_suffix(output)
         _spare_human_text(output)
     with no_collection(collect_first=False):
-        evidence = _read(runs or [latest_run()])
+        evidence = _read(given)
     for output in sorted(outputs, key=lambda each: each.path is None):
         text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)
+        if output.name == _PAGE and output.path is not None:
+            say(f"wrote {visible(str(output.path))}")
         if output.name == "pr":
             where = "" if output.path is None else f"{output.path}: "
             say(f"{where}a human has to write {len(BLANKS)} parts, which are marked")
             if len(text) > MOST_CHARACTERS:
                 say(f"{where}it is longer than GitHub takes ({MOST_CHARACTERS:,} characters)")
     return ExitCode.OK
+
+
+def _page_in(given: Sequence[str]) -> str:
+    """Return the output of a page whose file is not given: `report.html` in the run's folder.
+
+    Raises:
+        UsageError: unless it is the page of one run folder.
+    """
+    from bt_bench.analysis import parse_given
+    from bt_bench.results import PAGE_NAME
+
+    parsed = [parse_given(text) for text in given]
+    if len(parsed) == 1 and parsed[0].is_folder:
+        return f"{_PAGE}={Path(parsed[0].path) / PAGE_NAME}"
+    raise UsageError(
+        "the page is not of one run folder, so it has no place of its own; expected its file, as "
+        f"in --out {PAGE_NAME}"
+    )
+
+
+def _refuse_other_suffix(output: Output) -> None:
+    """Refuse to write HTML into a file that is named as another format's."""
+    path = output.path
+    if output.name == _PAGE and path is not None and path.suffix in (".md", ".json", ".txt"):
+        raise UsageError(
+            f"{path} would be HTML; expected a file such as {path.stem}.html, or another --format"
+        )
 
 
 def _spare_human_text(output: Output) -> None:

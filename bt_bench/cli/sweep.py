@@ -305,6 +305,7 @@ def _summary(
         "run_id": results[0].run_id,
         "folder": str(folder.path),
         "comparison": str(folder.comparison_path),
+        "page": str(folder.page_path),
         "results": {
             result.variant.name: str(folder.result_path(result.variant.name)) for result in results
         },

@@ -14,7 +14,10 @@ from bt_bench.report.formats import (
     verdict_document,
 )
 from bt_bench.report.markdown import render_document
+from bt_bench.report.page import render_page, run_page
+from bt_bench.report.run.arranged import arrange
 from bt_bench.report.run.brief import brief_document
+from bt_bench.report.run.document import arms_document
 from bt_bench.report.run.rendering import print_run, render_comparison, render_run
 from bt_bench.report.run.run_json import run_json
 from bt_bench.report.workload import (

@@ -49,6 +49,11 @@ class Evidence:
     not_compared: tuple[str, ...] = ()
 
     @property
+    def is_one_run(self) -> bool:
+        """Return whether all results are of one run, given as one folder or file."""
+        return len(self.paths) == len(self.runs) == 1
+
+    @property
     def on_cpu(self) -> bool:
         """Return whether nothing was measured on a GPU."""
         return all(run.arms.on_cpu for run in self.runs)

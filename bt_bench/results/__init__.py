@@ -23,7 +23,7 @@ from bt_bench.results.files.compact import (
     read_compact,
     read_compact_run,
 )
-from bt_bench.results.files.folders import CONFIG_NAME, RunFolder, result_name
+from bt_bench.results.files.folders import CONFIG_NAME, PAGE_NAME, RunFolder, result_name
 from bt_bench.results.files.journals import RESULT_SUFFIX
 from bt_bench.results.files.reading import (
     in_order,

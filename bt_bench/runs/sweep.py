@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from bt_bench import __version__
 from bt_bench.config import CaseSpec, SweepSpec, dump_config
 from bt_bench.protocol import Operation, info_of, load_suite
-from bt_bench.report import render_comparison
+from bt_bench.report import arms_document, arrange, render_document, render_page, run_page
 from bt_bench.results import (
     CONFIG_NAME,
     CaseResult,
@@ -140,8 +140,10 @@ class Results:
         digests = {name: writer.close(complete, keys) for name, writer in self._writers.items()}
         folder = self._request.folder
         results = [read_written(folder.result_path(name), digests[name]) for name in digests]
-        text = render_comparison(results, planned_cases=len(keys))
+        arms = arrange(results)
+        text = render_document(arms_document(arms, len(keys), results))
         write_run_file(folder.comparison_path, text)
+        write_run_file(folder.page_path, render_page(run_page(arms, len(keys))))
         return results
 
 

@@ -62,19 +62,18 @@ def brief_document(
     """
     arms = arrange(results, selection)
     partial = not all(result.complete for result in results)
-    ordered = reversed([*operations_of(results[0].suite).values()])  # the largest one first
-    operations = [operation for operation in ordered if arms.cases_of(operation)]
+    operations = largest_first(arms)
     sections = [
         Section(operation.traits.title, tuple(_blocks(arms, operation))) for operation in operations
     ]
-    sections = [*_summaries(arms, operations), *sections]
+    sections = [*summaries(arms), *sections]
     failures = tuple(failure_texts(arms))
     if failures:  # first: they limit everything below
         sections.insert(0, Section("Not every case is ok", (Bullets(failures),)))
     this_run = (*missed_texts(arms), *measured_on(results), *brief_facts(arms))
     sections.append(Section("This run", this_run))
     return Document(
-        title=_title(arms, results, partial),
+        title=brief_title(arms, partial=partial),
         lead=(
             *([progress_text(arms, planned_cases)] if partial else []),
             *([arms.selected] if arms.selected else []),
@@ -84,9 +83,15 @@ def brief_document(
     )
 
 
-def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]:
+def largest_first(arms: Arms) -> list[Operation]:
+    """Return the operations that have cases, the largest one first."""
+    ordered = reversed([*operations_of(arms.baseline.result.suite).values()])
+    return [operation for operation in ordered if arms.cases_of(operation)]
+
+
+def summaries(arms: Arms) -> Iterator[Section]:
     """Yield a section per operation on who is fastest, and by how much."""
-    for operation in operations:
+    for operation in largest_first(arms):
         sentences = tuple(headlines(arms, operation, _tabled(arms, operation)))
         if sentences:
             count = len(arms.cases_of(operation))
@@ -95,13 +100,14 @@ def _summaries(arms: Arms, operations: Sequence[Operation]) -> Iterator[Section]
             yield Section(title, (Bullets(sentences),))
 
 
-def _title(arms: Arms, results: Sequence[VariantResult], partial: bool) -> str:
+def brief_title(arms: Arms, *, partial: bool) -> str:
     """Return the title: config, cases, machine, and whether the results are right."""
     cases = len({case_id.case for case_id in arms.case_ids})
     environment = arms.baseline.result.environment
     where = "without a GPU" if arms.on_cpu else machine_text(environment)
     checked = check_text(arms)
-    told = f"{results[0].config}, {counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
+    rest = f"{counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
+    told = f"{arms.baseline.result.config}, {rest}"
     return f"{told}: {checked}" if checked else told
 
 

@@ -53,7 +53,20 @@ def run_document(
     Raises:
         UsageError: without results, and for a selection that matches nothing.
     """
-    arms = arrange(results, selection)
+    return arms_document(arrange(results, selection), planned_cases, results)
+
+
+def arms_document(
+    arms: Arms, planned_cases: int | None = None, results: Sequence[VariantResult] = ()
+) -> Document:
+    """Build the whole report of a run whose results are arranged; see `run_document`.
+
+    Args:
+        arms: the shown results.
+        planned_cases: number of cases of a complete sweep.
+        results: all results, if not all of them are shown.
+    """
+    results = results or [arm.result for arm in arms.all]
     failures = tuple(failures_of(arms))
     crashes = tuple(_crashes(arms))
     sections = [
@@ -248,7 +261,7 @@ def _regimes(arms: Arms, operation: Operation) -> Iterator[tuple[str, Table | No
         "hidden behind the host, and gaps in which the device waited for it:",
         budget_table(arms, operation),
     )
-    yield WORK_CAPTION, work_table(arms, operation)
+    yield WORK_CAPTION, work_table(arms, arms.cases_of(operation))
 
 
 def _has_windows(arms: Arms, operation: Operation) -> bool:

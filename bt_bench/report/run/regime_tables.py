@@ -30,7 +30,7 @@ from bt_bench.results import (
 )
 
 _GRAPH_SLOPE = series_of(Quantity.GPU_US, launch_path=LaunchPath.GRAPH, method=Method.GRAPH_SLOPE)
-_REGIMES: dict[str, Series] = {
+REGIMES: dict[str, Series] = {
     "Step": series_of(Quantity.STEP_US),
     "Busy hot": series_of(Quantity.EVENT_US, load=Load.BUSY),
     "Busy cold": series_of(Quantity.EVENT_US, load=Load.BUSY, l2=Cache.COLD),
@@ -40,7 +40,7 @@ _REGIMES: dict[str, Series] = {
 }
 _HOST = {f"Host {path}": series_of(Quantity.HOST_US, launch_path=path) for path in LaunchPath}
 _IDLE_REGIMES = {"Step", "Host jit"}  # these are also in the table of times
-_EXPLORED = {name: _REGIMES[name] for name in ("Step", "Busy hot", "Busy cold", "Graph")}
+_EXPLORED = {name: REGIMES[name] for name in ("Step", "Busy hot", "Busy cold", "Graph")}
 
 
 def regime_table(arms: Arms, operation: Operation) -> Table | None:
@@ -48,7 +48,7 @@ def regime_table(arms: Arms, operation: Operation) -> Table | None:
 
     Returns `None` if only Triton's call on an idle GPU was measured.
     """
-    return _table_of(arms, operation, _REGIMES)
+    return _table_of(arms, operation, REGIMES)
 
 
 def host_table(arms: Arms, operation: Operation) -> Table | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bt_bench.analysis import Binds, Roofline, roofline
@@ -34,9 +34,9 @@ _LINE = 80
 _DIGITS = 2  # of a multiple in a sentence
 
 
-def work_table(arms: Arms, operation: Operation) -> Table | None:
+def work_table(arms: Arms, case_ids: Sequence[CaseId]) -> Table | None:
     """Build a table by case and variant; `None` without a GPU, or if no bytes are known."""
-    found = list(_rooflines(arms, operation))
+    found = list(_rooflines(arms, case_ids))
     if not found:
         return None
     is_large = max(line.required_bytes for _, _, line in found) >= _LARGE_BYTES
@@ -69,7 +69,11 @@ def work_text(arms: Arms, operation: Operation) -> str:
 
     If it is too long, the binding part is left out, then the variants.
     """
-    found = [each for each in _rooflines(arms, operation) if each[2].times_bound is not None]
+    found = [
+        each
+        for each in _rooflines(arms, arms.cases_of(operation))
+        if each[2].times_bound is not None
+    ]
     if not found:
         return ""
     binds = {case_id: line.binds for case_id, _, line in found}
@@ -92,9 +96,11 @@ def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | N
     return {name: v.value if isinstance(v, Binds) else v for name, v in figures.items()}
 
 
-def _rooflines(arms: Arms, operation: Operation) -> Iterator[tuple[CaseId, ArrangedArm, Roofline]]:
-    """Yield the rooflines of all cases and variants that were measured on a GPU."""
-    for case_id in arms.cases_of(operation):
+def _rooflines(
+    arms: Arms, case_ids: Sequence[CaseId]
+) -> Iterator[tuple[CaseId, ArrangedArm, Roofline]]:
+    """Yield the rooflines of cases and variants that were measured on a GPU."""
+    for case_id in case_ids:
         for arm in arms.all:
             case = arm.ok_case(case_id)
             if case is None or arm.result.environment.device == "cpu":

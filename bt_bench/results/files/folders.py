@@ -16,6 +16,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.results.files.journals import JOURNAL_SUFFIX, RESULT_SUFFIX, journal_beside
 
 COMPARISON_NAME = "comparison.md"
+PAGE_NAME = "report.html"
 CONFIG_NAME = "config.yaml"
 LOCK_NAME = ".lock"
 
@@ -135,7 +136,7 @@ class RunFolder:
     def _refuse_what_is_no_file(self) -> None:
         """Refuse irregular files before measuring: they could not be written at the end."""
         for path in self.path.iterdir():
-            ours = path.name in (CONFIG_NAME, COMPARISON_NAME) or path.name.endswith(
+            ours = path.name in (CONFIG_NAME, COMPARISON_NAME, PAGE_NAME) or path.name.endswith(
                 (RESULT_SUFFIX, JOURNAL_SUFFIX)
             )
             status = path.lstat()
@@ -146,6 +147,11 @@ class RunFolder:
     def comparison_path(self) -> Path:
         """The path of the run's comparison."""
         return self.path / COMPARISON_NAME
+
+    @property
+    def page_path(self) -> Path:
+        """The path of the run's page."""
+        return self.path / PAGE_NAME
 
     def result_path(self, variant: str) -> Path:
         """Return the path of a variant's result file."""

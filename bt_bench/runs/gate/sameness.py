@@ -31,7 +31,7 @@ CACHES = frozenset(
 )
 # Files of runs, gates and profiles. Runs have a file for each variant, too.
 _PAGES = frozenset(
-    {"comparison.md", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
+    {"comparison.md", "report.html", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
     | {"counters.md", "profile.md", "timeline.svg", "trace.json"}
 )
 _DOCUMENTS = frozenset(

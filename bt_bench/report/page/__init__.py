@@ -1,0 +1,7 @@
+"""Pages that people look at: self-contained HTML, readable without JavaScript."""
+
+from __future__ import annotations
+
+from bt_bench.report.page.compared_page import compared_page, judged_page
+from bt_bench.report.page.rendering import render_page
+from bt_bench.report.page.run_page import run_page

@@ -1,0 +1,129 @@
+"use strict";
+(() => {
+  const table = document.getElementById("grid");
+  const filter = document.getElementById("filter");
+  const shown = document.getElementById("shown");
+  const keyOf = (row, column) => {
+    const text = row.cells[column].textContent.trim().toLowerCase();
+    const number = row.cells[column].className === "n" ? parseFloat(text) : NaN;
+    return Number.isNaN(number) ? text : number;
+  };
+  const compare = (a, b) => {
+    const numbers = (typeof a === "number") - (typeof b === "number");
+    if (numbers) return -numbers;  // rows without a figure come last
+    return typeof a === "number" ? a - b : a.localeCompare(b, undefined, {numeric: true});
+  };
+  const sort = (heading, column) => {
+    const up = heading.getAttribute("aria-sort") !== "ascending";
+    for (const other of table.tHead.rows[0].cells) other.setAttribute("aria-sort", "none");
+    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const rows = [...table.tBodies[0].rows].map((row) => [keyOf(row, column), row]);
+    rows.sort(([a], [b]) => {
+      if (typeof a !== typeof b) return compare(a, b);
+      return up ? compare(a, b) : compare(b, a);
+    });
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+  if (table) {
+    [...table.tHead.rows[0].cells].forEach((heading, column) => {
+      heading.querySelector("button").addEventListener("click", () => sort(heading, column));
+    });
+  }
+  if (filter) {
+    filter.addEventListener("input", () => {
+      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const row of table.tBodies[0].rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        count += !row.hidden;
+      }
+      shown.textContent = words.length ? `${count} of ${table.tBodies[0].rows.length} rows` : "";
+    });
+  }
+
+  // The library of charts is unpacked when the first case is opened.
+  const unpack = async (base64, format) => {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
+    return new Response(stream).text();
+  };
+  let library = null;
+  const load = () => {
+    library ??= unpack(document.getElementById("charts").textContent, "gzip").then((code) => {
+      const script = document.createElement("script");
+      script.textContent = code;
+      document.head.append(script);
+    });
+    return library;
+  };
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const config = () => ({
+    background: colour("--bg"),
+    axis: {labelColor: colour("--soft"), titleColor: colour("--soft"), gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line")},
+    legend: {labelColor: colour("--fg"), titleColor: colour("--soft"), orient: "bottom", title: null},
+    view: {stroke: colour("--line")},
+    font: "system-ui, sans-serif",
+  });
+  const valuesOf = (arms) => arms.flatMap((arm) => arm.rounds.map((round, index) => (
+    {arm: arm.arm, round, us: arm.us[index]})));
+  const draw = async (place) => {
+    const data = JSON.parse(await unpack(place.dataset.samples, "deflate"));
+    const specs = JSON.parse(document.getElementById("specs").textContent);
+    await load();
+    const names = [...new Set(data.times.flat().map((arm) => arm.arm))];
+    const scale = {domain: names, range: names.map((_, index) => colour(`--c${index % 8}`))};
+    const parts = [];
+    data.titles.forEach((title, index) => {
+      const pair = document.createElement("div");
+      pair.className = "pair";
+      for (const [kind, template] of Object.entries(specs)) {
+        const figure = document.createElement("figure");
+        const chart = document.createElement("div");
+        const caption = document.createElement("figcaption");
+        caption.textContent = `${title}: ${kind}`;
+        figure.dataset.chart = `${kind}/${title}`;
+        figure.append(caption, chart);
+        pair.append(figure);
+        const spec = structuredClone(template);
+        if (spec.layer && !data.discarded.length) spec.layer.pop();
+        spec.description = `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`;
+        spec.datasets = {samples: valuesOf(data.times[index]), discarded: data.discarded.map(([round, why]) => ({round, why}))};
+        parts.push([chart, spec]);
+      }
+      place.append(pair);
+    });
+    for (const [chart, spec] of parts) {
+      await vegaEmbed(chart, spec, {
+        actions: false, ast: true, renderer: "svg", mode: "vega-lite", config: config(),
+        patch: (vega) => {
+          for (const each of vega.scales ?? []) if (each.name === "color") Object.assign(each, {domain: scale.domain, range: scale.range});
+          return vega;
+        },
+      });
+    }
+  };
+  const drawOnce = (place) => {
+    if (!place || place.dataset.drawn) return;
+    place.dataset.drawn = "yes";
+    draw(place).catch((error) => {
+      const note = document.createElement("p");
+      note.textContent = `The charts could not be drawn: ${error}`;
+      place.append(note);
+    });
+    place.querySelector(".note")?.remove();
+  };
+  for (const details of document.querySelectorAll(".case > details")) {
+    details.addEventListener("toggle", () => details.open && drawOnce(details.querySelector(".samples")));
+  }
+  const open = () => {
+    const details = document.getElementById(location.hash.slice(1))?.querySelector(":scope > details");
+    if (details) {
+      details.open = true;
+      details.scrollIntoView();
+      details.querySelector("summary").focus({preventScroll: true});
+    }
+  };
+  addEventListener("hashchange", open);
+  open();
+})();

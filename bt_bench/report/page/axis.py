@@ -1,0 +1,85 @@
+"""A logarithmic axis of speed-ups, and places of intervals on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bt_bench.analysis import Judgement
+from bt_bench.report.page.parts import Interval, Tick
+
+_NARROWEST = 1.25  # the factor that an axis spans at least, to each side that has figures
+_FACTORS: tuple[tuple[float, ...], ...] = (
+    (1.05, 1.1, 1.2, 1.3, 1.5),
+    (1.1, 1.25, 1.5, 2.0),
+    (1.25, 1.5, 2.0, 3.0),
+    (1.5, 2.0, 3.0, 5.0),
+    (2.0, 4.0, 8.0, 16.0, 32.0),
+    (5.0, 10.0, 20.0, 50.0, 100.0),
+    (10.0, 100.0, 1e3, 1e4, 1e5, 1e6),
+)
+"""Factors of ticks, the narrower axes first; each list reaches further."""
+
+_MOST_TICKS = 7
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """A speed-up over the base with its interval: above 1 is faster."""
+
+    low: float
+    point: float
+    high: float
+
+
+def speed_up_of(judgement: Judgement) -> SpeedUp | None:
+    """Return a judgement's ratio of times as a speed-up; `None` without a finite, positive one."""
+    ratio = judgement.ratio
+    if not ratio or not math.isfinite(ratio) or ratio < 0:
+        return None
+    low, high = judgement.low or ratio, judgement.high or ratio
+    if not math.isfinite(high):
+        return None
+    return SpeedUp(1 / max(high, ratio), 1 / ratio, 1 / min(low, ratio))
+
+
+@dataclass(frozen=True)
+class LogAxis:
+    """An axis from `first` to `last`, both positive."""
+
+    first: float
+    last: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value, as a share of the axis, within its ends."""
+        span = math.log(self.last / self.first)
+        return min(1.0, max(0.0, math.log(value / self.first) / span))
+
+    def place(self, found: SpeedUp) -> Interval:
+        """Return the places of an estimate and its interval."""
+        return Interval(self.at(found.low), self.at(found.point), self.at(found.high))
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """Return ticks at round factors, 1 among them."""
+        shown = [1.0]
+        for factors in _FACTORS:
+            both = {*(1 / each for each in factors), 1.0, *factors}
+            shown = sorted(each for each in both if self.first <= each <= self.last)
+            reached = factors[-1] >= max(self.last, 1 / self.first) / factors[0]
+            if reached and len(shown) <= _MOST_TICKS:
+                break
+        return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in shown)
+
+
+def axis_of(found: Iterable[SpeedUp]) -> LogAxis:
+    """Return an axis that shows all of them, and 1."""
+    low = high = 1.0
+    for each in found:
+        low, high = min(low, each.low), max(high, each.high)
+    first = 1.0 if low >= 1 else min(low, 1 / _NARROWEST)
+    last = 1.0 if high <= 1 else max(high, _NARROWEST)
+    if first == last:
+        first, last = 1 / _NARROWEST, _NARROWEST
+    room = (last / first) ** 0.02
+    return LogAxis(first / room, last * room)

@@ -1,0 +1,82 @@
+"""Bars that show where the time of a step goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bt_bench.analysis import Budget, budgets
+from bt_bench.base import Cell, Table, format_number
+from bt_bench.report.page.parts import Bar, BarChart, Segment
+from bt_bench.report.run.arranged import Arms, CaseId
+from bt_bench.report.run.cells import number_cell
+
+_KINDS = {
+    "host": "host, until the call returns",
+    "device": "device work left then",
+    "latency": "launch latency and synchronize",
+    "rest": "not explained",
+}
+
+
+def budget_chart(arms: Arms, case_id: CaseId, where: str = "") -> BarChart | None:
+    """Draw the budget of one case, a bar for each variant and launch path; `None` without any.
+
+    Args:
+        arms: the run.
+        case_id: the case.
+        where: a text to end the title with.
+    """
+    found = [
+        (arm.name, budget)
+        for arm in arms.all
+        if (case := arm.ok_case(case_id)) is not None
+        for budget in budgets(case, arm.result.calibration)
+    ]
+    if not found:
+        return None
+    longest = max(max(each.step_us, sum(parts_of(each).values())) for _, each in found)
+    several = len({each.launch_path for _, each in found}) > 1
+    bars = []
+    for name, budget in found:
+        label = f"{name}, {budget.launch_path}" if several else name
+        bars.append(Bar(label, tuple(_segments(budget, longest)), _text(budget)))
+    sentences = ", ".join(f"{bar.label} {bar.text}" for bar in bars)
+    return BarChart(
+        name=f"budget/{case_id.key}",
+        title=f"Where the time of a step goes, on an idle GPU{where}",
+        alternative=f"Parts of a step of {case_id.case}, in µs: {sentences}.",
+        legend=tuple(_KINDS.items()),
+        bars=tuple(bars),
+        data=_data(found),
+    )
+
+
+def parts_of(budget: Budget) -> dict[str, float]:
+    """Return the parts of a step by their kind, in µs; what exceeds the step is left out."""
+    return {
+        "host": budget.host_us,
+        "device": budget.device_left_us,
+        "latency": budget.latency_us,
+        "rest": max(0.0, budget.residual_us),
+    }
+
+
+def _segments(budget: Budget, longest: float) -> Iterator[Segment]:
+    for kind, time_us in parts_of(budget).items():
+        text = f"{_KINDS[kind]}: {format_number(time_us, 3)} µs"
+        yield Segment(kind, time_us / longest if longest else 0.0, text)
+
+
+def _text(budget: Budget) -> str:
+    host = f"{format_number(budget.host_us, 3)} host"
+    return f"{format_number(budget.step_us, 3)} µs ({host})"
+
+
+def _data(found: Sequence[tuple[str, Budget]]) -> Table:
+    rows = []
+    for name, budget in found:
+        times = (budget.step_us, budget.host_us, budget.device_left_us, budget.latency_us)
+        cells = map(number_cell, (*times, budget.residual_us, budget.hidden_us, budget.gaps_us))
+        rows.append((Cell(name), Cell(budget.launch_path.value), *cells))
+    columns = ("Step", "Host", "Device left", "Latency", "Residual", "Hidden", "Gaps")
+    return Table(("Variant", "Launch", *columns), tuple(rows), 2)

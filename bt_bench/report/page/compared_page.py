@@ -1,0 +1,116 @@
+"""The page of a comparison of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bt_bench.analysis import Judged, Judgement, Rules, family_facts, tally_of
+from bt_bench.base import Block, Bullets, Cell, Section, Table, unit_text
+from bt_bench.report.evidence import Evidence
+from bt_bench.report.formats.phrases import sentences
+from bt_bench.report.formats.texts import (
+    TONES,
+    change_text,
+    range_texts,
+    value_text,
+    verdict_text,
+)
+from bt_bench.report.page.grid import judged_grid, operation_title
+from bt_bench.report.page.parts import CasePart, Page, PageSection, section_of
+from bt_bench.report.page.speed_ups import primary_groups, speed_up_chart
+from bt_bench.report.run.facts import measured_on, measuring_facts
+from bt_bench.results import sweep_commands
+
+
+def compared_page(evidence: Evidence) -> Page:
+    """Build the page of a comparison of runs.
+
+    Raises:
+        ValueError: if there is nothing to compare.
+    """
+    judged = evidence.judged
+    if judged is None:
+        raise ValueError("expected a comparison, got a single result")
+    return judged_page(judged, tuple(_details(evidence)), evidence.not_compared)
+
+
+def judged_page(
+    judged: Judged, details: Sequence[Section] = (), doubts: Sequence[str] = ()
+) -> Page:
+    """Build the page of verdicts, whatever they were taken from.
+
+    Args:
+        judged: the verdicts.
+        details: further sections.
+        doubts: why too little was compared, a clause each.
+    """
+    arms = (judged.base, *judged.others)
+    keys = dict.fromkeys(each.key for each in judged.judgements)
+    anchors = {key: f"case-{index}" for index, key in enumerate(keys)}
+    by_key: dict[str, list[Judgement]] = {key: [] for key in keys}
+    for each in judged.judgements:
+        by_key[each.key].append(each)
+    groups = primary_groups(judged.judgements)
+    charts = [chart for group in groups if (chart := speed_up_chart(group, arms)) is not None]
+    facts = (*judged.facts, *family_facts(judged.judgements, Rules()))
+    return Page(
+        title=judged.title,
+        answer=(
+            *([f"{judged.subject}."] if judged.subject else []),
+            *sentences(judged.judgements),
+            *([judged.power.sentence] if judged.power else []),
+            f"Verdicts: {tally_of(judged)}.",
+        ),
+        warnings=(
+            *([judged.unseen] if judged.unseen else []),
+            *doubts,
+            *judged.warnings,
+            *judged.self_checks,
+            *judged.scope,
+        ),
+        sections=(
+            PageSection(
+                "Who is faster, by how much, how sure",
+                tuple(charts) or ("No time was compared; the table has what was.",),
+            ),
+            PageSection("", (judged_grid(judged.judgements, arms, anchors.get),)),
+            PageSection("How it was decided", (Bullets(facts),)),
+            *map(section_of, details),
+        ),
+        cases=tuple(_case(anchors[key], members) for key, members in by_key.items()),
+        arms=arms,
+    )
+
+
+def _details(evidence: Evidence) -> Iterator[Section]:
+    for run, path in zip(evidence.runs, evidence.paths, strict=False):
+        results = [arm.result for arm in run.arms.all]
+        blocks: tuple[Block, ...] = (
+            Bullets((*measured_on(results), *measuring_facts(run.arms))),
+            Bullets(tuple(sweep_commands(results))),
+        )
+        yield Section(f"Run {results[0].run_id} ({path.name or path})", blocks)
+
+
+def _case(anchor: str, judgements: Sequence[Judgement]) -> CasePart:
+    first = judgements[0]
+    rows = []
+    for each in judgements:
+        texts = range_texts(each)
+        unit = unit_text(each.unit)
+        metric = each.metric if unit in ("", each.metric) else f"{each.metric}, {unit}"
+        rows.append(
+            (
+                Cell(metric),
+                Cell(each.other),
+                Cell(value_text(each.base_value, each.unit)),
+                Cell(value_text(each.other_value, each.unit)),
+                Cell(change_text(each.ratio)),
+                Cell(texts.interval),
+                Cell(texts.limit),
+                Cell(verdict_text(each), each.detail, TONES.get(each.verdict)),
+            )
+        )
+    columns = ("Base", "Other", "Change, %", "Interval, %", "Detectable, %", "Verdict")
+    table = Table(("Metric", "Side", *columns), tuple(rows), 2)
+    return CasePart(anchor, f"{operation_title(first.operation)}, {first.case}", (table,))

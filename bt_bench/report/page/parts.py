@@ -1,0 +1,228 @@
+"""The parts of a page, independent of its markup: texts, charts, tables, and cases to open.
+
+All texts are plain, and the templates escape them. Charts are drawn elsewhere and come as markup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from bt_bench.base import Bullets, Section, Table, Tone
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its interval on an axis, as shares of the axis from its left end.
+
+    Args:
+        low: left end, 0 to 1.
+        point: the estimate.
+        high: right end.
+    """
+
+    low: float
+    point: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One line of a chart of intervals.
+
+    Args:
+        label: its name.
+        arm: index of the arm, for its colour.
+        interval: its place on the axis; `None` if there is no figure.
+        text: the figure in words, `8.7 × (8.4–9.0)`.
+        word: the verdict.
+        tone: the verdict's tone.
+        inner: a second interval, drawn thicker; `None` for none.
+    """
+
+    label: str
+    arm: int
+    interval: Interval | None
+    text: str
+    word: str = ""
+    tone: Tone | None = None
+    inner: Interval | None = None
+
+
+@dataclass(frozen=True)
+class MarkGroup:
+    """Lines under one title."""
+
+    title: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of an axis: its place, 0 to 1, and its text."""
+
+    at: float
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class IntervalChart:
+    """Intervals of several cases and arms on one axis.
+
+    Args:
+        name: identifies the chart in the page.
+        title: its caption.
+        alternative: its content in a sentence.
+        groups: the lines.
+        ticks: of the axis.
+        data: the same figures as a table.
+    """
+
+    name: str
+    title: str
+    alternative: str
+    groups: tuple[MarkGroup, ...]
+    ticks: tuple[Tick, ...]
+    data: Table
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar: its share of the axis, its kind for the colour, and its text."""
+
+    kind: str
+    share: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of segments after each other, with a text at its end."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Bars on one axis; `legend` has the kinds of segments with their names."""
+
+    name: str
+    title: str
+    alternative: str
+    legend: tuple[tuple[str, str], ...]
+    bars: tuple[Bar, ...]
+    data: Table
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A drawing in SVG with its data."""
+
+    name: str
+    title: str
+    alternative: str
+    drawing: Markup
+    data: Table
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of the large table.
+
+    Args:
+        text: as printed.
+        small: a text after it, less prominent.
+        strip: an interval drawn below it.
+        arm: index of the arm, for the strip's colour.
+        tone: the tone of a verdict.
+        link: id of the part of the page that it opens.
+    """
+
+    text: str
+    small: str = ""
+    strip: Interval | None = None
+    arm: int = 0
+    tone: Tone | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class GridColumn:
+    """A column of the large table: its title, and whether it holds numbers."""
+
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The large table, which can be sorted and filtered; `one` is the place of no change."""
+
+    title: str
+    caption: str
+    columns: tuple[GridColumn, ...]
+    rows: tuple[tuple[GridCell, ...], ...]
+    one: float | None = None
+
+
+Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Grid
+
+
+@dataclass(frozen=True)
+class PageSection:
+    """Blocks under a heading; `folded` ones are hidden until opened."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class CasePart:
+    """One case, hidden until it is opened.
+
+    Args:
+        anchor: its id in the page.
+        title: operation and name.
+        blocks: its content.
+        samples: its packed samples, in base64; empty for none.
+        remark: a text about the samples.
+    """
+
+    anchor: str
+    title: str
+    blocks: tuple[Block, ...]
+    samples: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page.
+
+    Args:
+        title: the title, one line.
+        answer: the sentences that answer who won, by how much, and how sure.
+        warnings: reasons to doubt all of it, shown before anything else.
+        sections: what follows.
+        cases: the cases to open.
+        arms: names of the arms, in the order of their colours.
+        footer: where it comes from.
+    """
+
+    title: str
+    answer: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    sections: tuple[PageSection, ...] = ()
+    cases: tuple[CasePart, ...] = ()
+    arms: tuple[str, ...] = ()
+    footer: tuple[str, ...] = field(default=())
+
+
+def section_of(section: Section) -> PageSection:
+    """Return a section of a document as one of a page."""
+    return PageSection(section.title, section.blocks, section.folded)

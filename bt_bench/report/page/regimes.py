@@ -1,0 +1,81 @@
+"""The regimes side by side: how far a speed-up carries over to a busy GPU, and to graphs."""
+
+from __future__ import annotations
+
+from bt_bench.analysis import Judgement
+from bt_bench.analysis.statistics.samples import median
+from bt_bench.base import Cell, Table, format_factors
+from bt_bench.base.names import Operation
+from bt_bench.report.page.axis import axis_of, speed_up_of
+from bt_bench.report.page.grid import operation_title
+from bt_bench.report.page.parts import Interval, IntervalChart, Mark, MarkGroup
+from bt_bench.report.page.speed_ups import arm_index
+from bt_bench.report.run.arranged import Arms
+from bt_bench.report.run.regime_tables import REGIMES
+from bt_bench.results import metric_of
+
+_TITLES = {
+    "Step": "a step on an idle GPU",
+    "Busy hot": "time added to a busy GPU, warm L2",
+    "Busy cold": "time added to a busy GPU, cold L2",
+    "Graph": "a replayed graph",
+    "Graph event": "a replayed graph, by events",
+    "Host jit": "host time of Triton's call",
+}
+
+
+def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
+    """Draw each variant's range of speed-ups in each regime; `None` if only one was measured."""
+    names = [arm.name for arm in arms.all]
+    by_regime: dict[str, dict[str, list[float]]] = {}
+    for title, series in REGIMES.items():
+        for judgement in _judgements(arms, operation, metric_of(series).name):
+            if (found := speed_up_of(judgement)) is not None:
+                of_regime = by_regime.setdefault(_TITLES[title], {})
+                of_regime.setdefault(judgement.other, []).append(found.point)
+    if len(by_regime) < 2:
+        return None
+    axis = axis_of(
+        found
+        for judgement in _judgements(
+            arms, operation, *(metric_of(s).name for s in REGIMES.values())
+        )
+        if (found := speed_up_of(judgement)) is not None
+    )
+    groups = []
+    rows = []
+    for regime, by_arm in by_regime.items():
+        marks = []
+        for name, points in by_arm.items():
+            low, middle, high = min(points), median(points), max(points)
+            texts = format_factors(middle, low, high)
+            text = (
+                f"{texts[0]} × ({texts[1]} to {texts[2]})" if len(points) > 1 else f"{texts[0]} ×"
+            )
+            place = Interval(*map(axis.at, (low, middle, high)))
+            marks.append(Mark(name, arm_index(names, name), place, text))
+            rows.append((Cell(regime), Cell(name), *map(Cell, texts)))
+        groups.append(MarkGroup(regime, tuple(marks)))
+    title = f"{operation_title(operation)}: speed-up over {arms.baseline.name} by regime"
+    return IntervalChart(
+        name=f"regimes/{operation.name}",
+        title=f"{title} (each line: the median, and the range over the cases)",
+        alternative=f"{title}. "
+        + " ".join(
+            f"{group.title}: {', '.join(f'{mark.label} {mark.text}' for mark in group.marks)}."
+            for group in groups
+        ),
+        groups=tuple(groups),
+        ticks=axis.ticks(),
+        data=Table(("Regime", "Variant", "Median", "Worst", "Best"), tuple(rows), 2),
+    )
+
+
+def _judgements(arms: Arms, operation: Operation, *metrics: str) -> list[Judgement]:
+    return [
+        judgement
+        for case_id in arms.cases_of(operation)
+        for other in arms.others
+        for metric in metrics
+        if (judgement := arms.judgement_on(other, case_id, metric)) is not None
+    ]

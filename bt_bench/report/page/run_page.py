@@ -1,0 +1,229 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bt_bench.analysis import crash_text, typical_us
+from bt_bench.base import Block, Bullets, Cell, Section, Table
+from bt_bench.base.names import Operation
+from bt_bench.report.calibration import calibration_section
+from bt_bench.report.page.bars import budget_chart
+from bt_bench.report.page.cases import case_part
+from bt_bench.report.page.grid import judged_grid, operation_title
+from bt_bench.report.page.parts import (
+    BarChart,
+    CasePart,
+    Grid,
+    GridCell,
+    GridColumn,
+    IntervalChart,
+    LineChart,
+    Page,
+    PageSection,
+    section_of,
+)
+from bt_bench.report.page.regimes import regime_chart
+from bt_bench.report.page.samples import MOST_SAMPLES, count_samples
+from bt_bench.report.page.scaling import scaling_charts
+from bt_bench.report.page.speed_ups import metric_title, primary_groups, speed_up_chart
+from bt_bench.report.run.advice import advice
+from bt_bench.report.run.arranged import Arms, primary_series
+from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, summaries
+from bt_bench.report.run.cells import launch_cell, no_case_cell, time_of
+from bt_bench.report.run.document import failure_section, failures_of
+from bt_bench.report.run.facts import measured_on, measuring_facts, progress_text
+from bt_bench.report.run.work import work_text
+from bt_bench.results import (
+    Quantity,
+    condition_texts,
+    fallback_texts,
+    metric_of,
+    series_of,
+    sweep_commands,
+)
+
+_MOST_WITH_CHARTS = 300  # cases that have charts of their own; more would take megabytes
+_NOTHING = "No speed-up can be shown: "
+
+
+def run_page(arms: Arms, planned_cases: int | None = None) -> Page:
+    """Build the page of one run, whatever of it exists.
+
+    Args:
+        arms: the run.
+        planned_cases: number of cases of a complete sweep, to show how far it is.
+    """
+    partial = not all(arm.result.complete for arm in arms.all)
+    anchors = {case_id.key: f"case-{index}" for index, case_id in enumerate(arms.case_ids)}
+    result = arms.baseline.result
+    answer = tuple(_answer(arms))
+    return Page(
+        title=brief_title(arms, partial=partial),
+        answer=answer,
+        warnings=tuple(_warnings(arms, planned_cases if partial else None, partial=partial)),
+        sections=(
+            PageSection("Who is faster, by how much, how sure", tuple(_pictures(arms))),
+            PageSection("Where the time goes", tuple(_where(arms))),
+            PageSection("", (_grid(arms, anchors),)),
+            PageSection("Growth with the size of a step", tuple(_growth(arms))),
+            PageSection("In other regimes", tuple(_regimes(arms))),
+            *(section_of(section) for section in _details(arms)),
+        ),
+        cases=tuple(_cases(arms, anchors)),
+        arms=tuple(arm.name for arm in arms.all),
+        footer=(f"Run {result.run_id} of {result.created}, by bt-bench {result.tool.version}.",),
+    )
+
+
+def _answer(arms: Arms) -> Iterator[str]:
+    for section in summaries(arms):
+        sentences = [
+            sentence
+            for block in section.blocks
+            if isinstance(block, Bullets)
+            for sentence in block.items
+        ]
+        yield f"{section.title}:"
+        yield from sentences
+
+
+def _warnings(arms: Arms, planned_cases: int | None, *, partial: bool) -> Iterator[str]:
+    if partial:
+        yield progress_text(arms, planned_cases)
+    if arms.on_cpu:
+        yield "Without a GPU: results and launches are valid, and there are no times of a GPU."
+    if not arms.others:
+        yield f"Only {arms.baseline.name} was measured: there is nothing to compare it with."
+    yield from failure_texts(arms)
+    yield from missed_texts(arms)
+    for arm in arms.all:
+        yield from (f"{arm.name}, crash: {crash_text(crash)}" for crash in arm.result.crashes)
+    environment = arms.baseline.result.environment
+    yield from condition_texts(environment.conditions)
+    yield from fallback_texts(environment.helpers)
+
+
+def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
+    judgements = arms.judged.judgements if arms.judged else ()
+    names = [arm.name for arm in arms.all]
+    groups = primary_groups(judgements)
+    charts = [chart for group in groups if (chart := speed_up_chart(group, names)) is not None]
+    yield from charts
+    if not charts:
+        if not arms.others:
+            yield f"{_NOTHING}one variant alone was measured."
+        elif arms.on_cpu:
+            yield f"{_NOTHING}times need a GPU. Launches are in the table below."
+        else:
+            yield f"{_NOTHING}no case has a time on both sides."
+
+
+def _where(arms: Arms) -> Iterator[BarChart | str]:
+    """Yield the budget of one case of each operation: the one with the middle step time."""
+    shown = False
+    for operation in _operations(arms):
+        times = {
+            case_id: time_us
+            for case_id in arms.cases_of(operation)
+            if (case := arms.baseline.ok_case(case_id)) is not None
+            and (time_us := typical_us(case, series_of(Quantity.STEP_US))) is not None
+        }
+        if not times:
+            continue
+        middle = sorted(times, key=lambda case_id: times[case_id])[len(times) // 2]
+        title = f": {operation_title(operation)}, {middle.case}"
+        if (chart := budget_chart(arms, middle, title)) is not None:
+            shown = True
+            yield chart
+            if bound := work_text(arms, operation):
+                yield f"{operation_title(operation)}: {bound}"
+    if shown:
+        yield "The middle case of each operation by its step time; every other case has its own."
+    else:
+        yield "No budget of a step: it takes host, device and step times, which need a GPU."
+
+
+def _operations(arms: Arms) -> list[Operation]:
+    operations = dict.fromkeys(case_id.operation for case_id in arms.case_ids)
+    return sorted(operations, key=lambda operation: -operation.rank)
+
+
+def _grid(arms: Arms, anchors: dict[str, str]) -> Grid:
+    if arms.judged is not None and arms.others:
+        shown = {case_id.key for case_id in arms.case_ids}
+        labels = {arm.name for arm in arms.others}
+        judgements = [
+            each for each in arms.judged.judgements if each.key in shown and each.other in labels
+        ]
+        return judged_grid(judgements, [arm.name for arm in arms.all], anchors.get)
+    return _plain_grid(arms, anchors)
+
+
+def _plain_grid(arms: Arms, anchors: dict[str, str]) -> Grid:
+    """Build a table of medians alone, for a run of one variant."""
+    arm = arms.baseline
+    series = list(
+        dict.fromkeys(
+            each for operation in _operations(arms) for each in primary_series(arms, operation)
+        )
+    )
+    columns = [GridColumn("Case"), GridColumn("Operation")]
+    columns += [GridColumn(f"{metric_title(metric_of(each).name)}, µs", True) for each in series]
+    columns.append(GridColumn("Launches", numeric=True))
+    rows = []
+    for case_id in arms.case_ids:
+        cells = [time_of(arm, case_id, each) for each in series]
+        case = arm.ok_case(case_id)
+        cells.append(no_case_cell(arm, case_id) if case is None else launch_cell(case))
+        rows.append(
+            (
+                GridCell(case_id.case, link=anchors[case_id.key]),
+                GridCell(operation_title(case_id.operation)),
+                *(GridCell(cell.text) for cell in cells),
+            )
+        )
+    return Grid("All cases", f"Medians of {arm.name}.", tuple(columns), tuple(rows))
+
+
+def _growth(arms: Arms) -> Iterator[LineChart]:
+    for operation in _operations(arms):
+        yield from scaling_charts(arms, operation)
+
+
+def _regimes(arms: Arms) -> Iterator[IntervalChart]:
+    for operation in _operations(arms):
+        chart = regime_chart(arms, operation)
+        if chart is not None:
+            yield chart
+
+
+def _details(arms: Arms) -> Iterator[Section]:
+    results = [arm.result for arm in arms.all]
+    failures = tuple(failures_of(arms))
+    if failures:
+        yield failure_section(failures)
+    facts: list[Block] = [Bullets((*measured_on(results), *measuring_facts(arms)))]
+    yield Section("How it was measured", tuple(facts))
+    commands = sweep_commands(results)
+    yield Section("Repeat it", (Bullets(tuple(commands)),))
+    result = results[0]
+    plan = result.plan.model_dump(mode="json")
+    rows = tuple((Cell(name), Cell(_plain(value))) for name, value in plan.items())
+    yield Section("Plan", (Table(("Setting", "Value"), rows, 2),), folded=True)
+    if result.calibration is not None:
+        section = calibration_section(result.calibration, profiles=bool(result.plan.profile_rounds))
+        yield Section(section.title, section.blocks, folded=True)
+    section = advice(arms)
+    yield Section(section.title, section.blocks, folded=True)
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _cases(arms: Arms, anchors: dict[str, str]) -> Iterator[CasePart]:
+    stride = max(1, -(-count_samples(arms) // MOST_SAMPLES))
+    charts = len(arms.case_ids) <= _MOST_WITH_CHARTS
+    for case_id in arms.case_ids:
+        yield case_part(arms, case_id, anchors[case_id.key], stride, charts=charts)

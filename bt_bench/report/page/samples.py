@@ -1,0 +1,79 @@
+"""Samples of a case for the page's script, packed small."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from bt_bench.report.page.speed_ups import metric_title
+from bt_bench.report.run.arranged import Arms, CaseId, primary_series
+from bt_bench.results import CaseResult, Measurement, Quantity, Series, metric_of, series_of
+
+MOST_SAMPLES = 1_000_000
+"""Most samples of a page; with more, only every k-th round is in it."""
+
+_DIGITS = 4
+
+
+def shown_series(arms: Arms, case_id: CaseId) -> list[Series]:
+    """Return the series whose samples are shown: the primary ones, and the whole step."""
+    found = [*primary_series(arms, case_id.operation), series_of(Quantity.STEP_US)]
+    return list(dict.fromkeys(found))
+
+
+def count_samples(arms: Arms) -> int:
+    """Return the number of samples that a page of all rounds would have."""
+    return sum(
+        len(measurement.rounds)
+        for case_id in arms.case_ids
+        for arm in arms.all
+        if (case := arm.ok_case(case_id)) is not None
+        for series in shown_series(arms, case_id)
+        if (measurement := case.measurement(series)) is not None
+    )
+
+
+def packed_samples(arms: Arms, case_id: CaseId, stride: int = 1) -> str:
+    """Return the samples of a case as JSON, deflated, in base64; empty without any.
+
+    Args:
+        arms: the run.
+        case_id: the case.
+        stride: take every `stride`-th round.
+    """
+    names, times = [], []
+    for series in shown_series(arms, case_id):
+        of_series: list[dict[str, Any]] = []
+        for arm in arms.all:
+            case = arm.ok_case(case_id)
+            measurement = None if case is None else case.measurement(series)
+            if measurement is not None and measurement.rounds:
+                of_series.append({"arm": arm.name, **_thinned(measurement, stride)})
+        if of_series:
+            names.append(f"{metric_title(metric_of(series).name)}, µs")
+            times.append(of_series)
+    if not times:
+        return ""
+    case = next(found for arm in arms.all if (found := arm.ok_case(case_id)) is not None)
+    content = {"titles": names, "times": times, "discarded": _discarded(case)}
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=True)
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def _thinned(measurement: Measurement, stride: int) -> dict[str, Any]:
+    """Return rounds and times of a measurement; the time of a window is the mean of its steps."""
+    means = [sum(steps) / len(steps) for steps in measurement.samples[::stride]]
+    return {
+        "rounds": measurement.rounds[::stride],
+        "us": [float(f"{mean:.{_DIGITS}g}") for mean in means],
+    }
+
+
+def _discarded(case: CaseResult) -> list[list[Any]]:
+    """Return index and reason of each round that does not count."""
+    log = case.rounds
+    if log is None:
+        return []
+    return [[index, code.value] for index, code in enumerate(log.discarded) if code is not None]
