@@ -10,7 +10,7 @@ PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check
 KERNELS := --editable ./kernels
 # Sizes on Linux x86-64, with torch of constraints.txt.
 DOWNLOADS := downloads about 0.5 GB with a CPU build of torch, 2.8 GB with that of PyPI
-SOURCES := bt_bench kernels tests studies
+SOURCES := bt_bench kernels tests studies docs/site
 
 # In a folder that a gate passes over, or no two trees of this project would be equal.
 STATE := $(VENV)/share/bt-bench
@@ -19,6 +19,8 @@ ANY_TRITON := $(STATE)/constraints-any-triton.txt
 ifeq ($(PY),$(VENV)/bin/python)
 RUN_READY := $(STATE)/ready-run
 DEV_READY := $(STATE)/ready-dev
+BROWSER_READY := $(STATE)/ready-browser
+SITE_READY := $(STATE)/ready-site
 endif
 
 # Without a GPU kernels are interpreted; tests that need a GPU are skipped with a reason. What tests
@@ -33,7 +35,7 @@ PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 STATIC := $(PY) -m bt_bench gate --config studies/static.yaml --static
 
 .PHONY: help sweep test test-slow test-gpu check release-check readme readme-check screens format format-check lint types contracts \
-	gate-static census sanitize clean
+	gate-static census sanitize test-browser has-chromium site clean
 
 help:
 	@echo "make sweep      set up, run configs/quick.yaml, print the comparison"
@@ -47,19 +49,35 @@ help:
 	@echo "make test-gpu   tests on a CUDA device (PY=python3 for an interpreter of your own)"
 	@echo "make sanitize   compute-sanitizer over the kernels, on a CUDA device"
 	@echo "make test-slow  tests that take minutes"
+	@echo "make test-browser  open pages of results in Chromium (Debian's package chromium)"
+	@echo "make site       build docs/ into a site, build/site; any warning fails"
 	@echo "make format     rewrite the sources in the project's format"
 
 sweep: $(RUN_READY)
 	$(PY) -m bt_bench sweep configs/quick.yaml
 
 test: $(DEV_READY)
-	$(TEST) $(PARALLEL) -m "not gpu and not slow"
+	$(TEST) $(PARALLEL) -m "not gpu and not slow and not browser"
 
 test-slow: $(DEV_READY)
-	$(TEST) $(PARALLEL) -m "slow and not gpu"
+	$(TEST) $(PARALLEL) -m "slow and not gpu and not browser"
 
 test-gpu: $(DEV_READY)
 	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu -n $(GPU_WORKERS) --dist worksteal
+
+# Chromium is looked for before anything is installed.
+test-browser: has-chromium $(BROWSER_READY)
+	$(TEST) $(PARALLEL) -m browser tests/browser
+
+has-chromium:
+	@$(PYTHON) tests/support/browser.py
+
+# All anew, or the warnings of pages that have not changed would be passed over.
+site: $(SITE_READY)
+	rm -rf build/site
+	$(PY) -m sphinx --quiet --fresh-env --nitpicky --fail-on-warning --keep-going \
+		-b html -c docs/site -d build/site-state . build/site
+	@echo "The site is build/site/index.html"
 
 # What takes seconds comes first. Types and the static gate take one core for up to a minute: they
 # go beside the tests, or other cores would wait for them.
@@ -134,3 +152,14 @@ $(STATE)/ready-dev: pyproject.toml kernels/pyproject.toml constraints.txt $(ANY_
 	echo "Trying again with any Triton; make gate-static, and so make check, needs that of constraints.txt"; \
 	$(PIP_INSTALL) --constraint $(ANY_TRITON) $(KERNELS) --editable '.[dev]'; }
 	@touch $@ $(STATE)/ready-run
+
+$(STATE)/ready-browser: $(STATE)/ready-dev
+	@echo "Installing into $(VENV) what tests of pages need, too: downloads about 60 MB …"
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) $(KERNELS) --editable '.[browser]'
+	@touch $@
+
+# Sphinx builds the site from the files alone: torch is not needed.
+$(STATE)/ready-site: pyproject.toml $(ANY_TRITON) | $(VENV)/bin/python
+	@echo "Installing into $(VENV) what builds the site: downloads about 40 MB …"
+	$(PIP_INSTALL) --constraint $(ANY_TRITON) --editable '.[site]'
+	@touch $@

@@ -89,6 +89,8 @@ def settled(outer: Mapping[str, str], home: str) -> dict[str, str]:
         "TEST_VLLM_SDIST": outer.get("TEST_VLLM_SDIST") or outer.get("BT_BENCH_VLLM_SDIST", ""),
         "TEST_VLLM_RELEASES": outer.get("TEST_VLLM_RELEASES")
         or outer.get("BT_BENCH_VLLM_RELEASES", ""),
+        # For tests of pages, which look for it only there.
+        "TEST_CHROMIUM": outer.get("TEST_CHROMIUM") or outer.get("BT_BENCH_CHROMIUM", ""),
         **({"BUILD_NUMBER": on_ci} if on_ci else {}),
         **({} if on_gpu(outer) else {"TRITON_INTERPRET": "1"}),
     }

@@ -1,0 +1,290 @@
+"""Looks for faults of a page of results: each check returns the faults, a line each.
+
+A check that finds nothing to look at has found a fault: a page without charts has none that lack a
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from support.browser import Opened
+
+Check = Callable[[Opened], list[str]]
+_MOST_TABLES = 3  # that are sorted: a page may have one per case
+
+
+def silent(opened: Opened) -> list[str]:
+    """Nothing went wrong, and nothing was asked for, at once or when a reader scrolled down."""
+    opened.look("() => scrollTo(0, document.documentElement.scrollHeight)")
+    opened.page.wait_for_load_state("networkidle")
+    hints = opened.look(
+        """() => [...document.querySelectorAll(
+            "link[rel~=preconnect], link[rel~=dns-prefetch], link[rel~=prefetch]"
+        )].map(link => `hint: ${link.outerHTML}`)"""
+    )
+    return [*opened.errors, *(f"asked for {address}" for address in opened.requests), *hints]
+
+
+def structure(opened: Opened) -> list[str]:
+    """The page has a language, a title, one main part and one heading of the first level."""
+    return opened.look(
+        """() => {
+            const faults = [];
+            if (!document.documentElement.lang) faults.push("<html> has no lang");
+            if (!document.title.trim()) faults.push("there is no title");
+            for (const name of ["h1", "main"]) {
+                const count = document.querySelectorAll(name).length;
+                if (count !== 1) faults.push(`there are ${count} <${name}>, not one`);
+            }
+            return faults;
+        }"""
+    )
+
+
+def accessible(opened: Opened) -> list[str]:
+    """axe-core finds no serious violation, not even in parts that are closed at first."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    opened.look("() => document.querySelectorAll('details').forEach(each => { each.open = true })")
+    found = Axe().run(opened.page, options={"resultTypes": ["violations"]}).response
+    return [
+        f"{violation['id']} ({violation['impact']}): {violation['help']}: {node['html'][:200]}"
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"][:3]
+    ]
+
+
+def charts(opened: Opened) -> list[str]:
+    """Each chart has a name, a text instead of it, and a table of its data beside it."""
+    return opened.look(
+        """() => {
+            const faults = [];
+            const all = [...document.querySelectorAll("[data-chart]")];
+            if (!all.length) faults.push("there is no chart");
+            for (const chart of all) {
+                const name = `chart ${chart.dataset.chart || "without a name"}`;
+                if (!chart.dataset.chart) faults.push(`${name}: data-chart is empty`);
+                const text = chart.matches("figure")
+                    ? chart.querySelector("figcaption")?.textContent
+                    : chart.matches("svg[role=img]") && chart.getAttribute("aria-label");
+                if (!text?.trim()) faults.push(`${name}: no figcaption or aria-label`);
+                const beside = "details.data";
+                const data = chart.querySelector(beside)
+                    || (chart.nextElementSibling?.matches(beside) && chart.nextElementSibling);
+                if (!data) faults.push(`${name}: no details.data beside it`);
+                else if (!data.querySelector("table td"))
+                    faults.push(`${name}: its details.data has no table with data`);
+            }
+            for (const svg of document.querySelectorAll("svg")) {
+                if (svg.closest("[data-chart], [aria-hidden=true]")) continue;
+                if (svg.parentElement.closest("svg")) continue;
+                if (svg.getAttribute("role") !== "img" || !svg.getAttribute("aria-label")?.trim())
+                    faults.push(`a picture without a text: ${svg.outerHTML.slice(0, 200)}`);
+            }
+            return faults;
+        }"""
+    )
+
+
+def fits(opened: Opened) -> list[str]:
+    """A reader scrolls down, never sideways; a wide table may, within a part of its own."""
+    return opened.look(
+        """() => {
+            const {scrollWidth, clientWidth} = document.documentElement;
+            return scrollWidth <= clientWidth ? [] : [`${scrollWidth} px wide on ${clientWidth}`];
+        }"""
+    )
+
+
+def prints(opened: Opened) -> list[str]:
+    """On paper all that is closed is open, and nothing is cut off at the right."""
+    return opened.look(
+        """() => {
+            window.dispatchEvent(new Event("beforeprint"));
+            const faults = [];
+            const closed = [...document.querySelectorAll("main details > :not(summary)")]
+                .filter(part => part.checkVisibility !== undefined && !part.checkVisibility());
+            if (closed.length) {
+                const first = closed[0].closest("details").outerHTML.slice(0, 200);
+                faults.push(`${closed.length} parts of details are closed: ${first}`);
+            }
+            const width = document.documentElement.clientWidth;
+            const outside = [...document.querySelectorAll("main *:not(svg *)")].filter(
+                part => part.checkVisibility() && part.getBoundingClientRect().right > width + 1
+            );
+            if (outside.length) {
+                const [first] = outside;
+                const right = Math.round(first.getBoundingClientRect().right);
+                faults.push(`${outside.length} elements beyond ${width} px, the first one ends at `
+                    + `${right}: ${first.outerHTML.slice(0, 200)}`);
+            }
+            return faults;
+        }"""
+    )
+
+
+_TEXT = """() => {
+    document.querySelectorAll("details").forEach(each => { each.open = true });
+    return document.querySelector("main").innerText;
+}"""
+_PICTURES = """() => [...document.querySelectorAll("[data-chart]")]
+    .filter(each => each.checkVisibility() && each.getBoundingClientRect().height > 0).length"""
+
+
+def readable_without_scripts(opened: Opened, plain: Opened) -> list[str]:
+    """All that is read and seen with scripts is there without them, too.
+
+    Args:
+        opened: the page.
+        plain: the same page, opened without scripts.
+    """
+    here = set(plain.look(_TEXT).split())
+    # What only scripts can do needs no label without them.
+    controls = opened.look(
+        """() => [...document.querySelectorAll("main :is(button, label, output, [role=status])")]
+            .map(each => each.innerText).join(" ")"""
+    )
+    missing = [word for word in opened.look(_TEXT).split() if word not in here]
+    missing = [word for word in missing if word not in controls.split()]
+    faults = [f"without scripts, {len(missing)} words are missing: {missing[:10]}"] * bool(missing)
+    drawn, seen = opened.look(_PICTURES), plain.look(_PICTURES)
+    if seen < drawn:
+        faults.append(f"without scripts, {seen} charts of {drawn} are drawn")
+    return faults
+
+
+# Tables
+
+# The values of a column as the page shows them, without those that say that there is none: these
+# stay last.
+_COLUMN = """([table, column]) => [
+    ...document.querySelectorAll("table.sortable")[table].tBodies[0].rows
+].filter(row => !row.hidden).map(row => row.cells[column])
+    .map(cell => (cell?.dataset.sort ?? cell?.innerText ?? "").trim())
+    .filter(text => !["", "–", "—", "-", "…"].includes(text))"""
+_STATES = """table => [
+    ...document.querySelectorAll("table.sortable")[table].querySelectorAll("th[aria-sort]")
+].map(head => head.ariaSort)"""
+
+
+def sorts(opened: Opened) -> list[str]:
+    """Tab leads to the heads of each table, Enter sorts by one, and once more the other way."""
+    tables = opened.page.locator("table.sortable")
+    if not tables.count():
+        return ["there is no table.sortable"]
+    return [
+        f"table {table}: {fault}"
+        for table in range(min(tables.count(), _MOST_TABLES))
+        for fault in _sorts(opened, table)
+    ]
+
+
+def _sorts(opened: Opened, table: int) -> list[str]:
+    heads = opened.page.locator("table.sortable").nth(table).locator("th[aria-sort]")
+    if not heads.count():
+        return ["no th has aria-sort"]
+    first = heads.first.locator("button")
+    if not first.count():
+        return ["the first head has no button"]
+    if not _tab_to(opened, f"table.sortable >> nth={table} >> th[aria-sort] button >> nth=0"):
+        return ["Tab does not lead to its first head"]
+    faults = []
+    for number in range(heads.count()):
+        name = heads.nth(number).inner_text().strip()
+        column = heads.nth(number).evaluate("head => head.cellIndex")
+        orders = []
+        for _ in range(2):
+            opened.page.keyboard.press("Enter")
+            states = opened.look(_STATES, table)
+            orders.append((states[number], opened.look(_COLUMN, [table, column])))
+            if any(state != "none" for state in states[:number] + states[number + 1 :]):
+                faults.append(f"sorted by {name}, aria-sort is {states}")
+        (one, values), (other, reverse) = orders
+        if {one, other} != {"ascending", "descending"}:
+            faults.append(f"{name}: aria-sort is {one}, then {other}")
+        if reverse != values[::-1]:
+            faults.append(f"{name}: {values[:5]} … became {reverse[:5]} …")
+        if not _in_order(values if one == "ascending" else reverse):
+            faults.append(f"{name}: not in order: {values[:5]} …")
+        opened.page.keyboard.press("Tab")
+    return faults
+
+
+def _in_order(values: list[str]) -> bool:
+    """Tell whether values ascend: numbers if all of them are; texts are the page's to order."""
+    try:
+        numbers = [float(value.replace(",", "").replace("−", "-")) for value in values]
+    except ValueError:
+        return True
+    return numbers == sorted(numbers)
+
+
+def _tab_to(opened: Opened, selector: str) -> bool:
+    """Press Tab from the top of the page until an element has the focus."""
+    target = opened.page.locator(selector)
+    opened.look("() => { document.activeElement.blur(); getSelection().removeAllRanges() }")
+    most = opened.page.locator("a, button, input, select, textarea, summary, [tabindex]").count()
+    for _ in range(most + 1):
+        opened.page.keyboard.press("Tab")
+        if target.evaluate("each => each === document.activeElement"):
+            return True
+    return False
+
+
+_ROWS = """() => [...document.querySelector("table.sortable").tBodies[0].rows]
+    .map(row => [row.innerText || row.textContent, row.hidden])"""
+
+
+def filters(opened: Opened) -> list[str]:
+    """Text in the field "Filter" leaves the rows that have it; without text all are back."""
+    field = opened.page.locator("input#filter")
+    if field.count() != 1:
+        return [f"there are {field.count()} input#filter, not one"]
+    faults = []
+    if not opened.page.get_by_label("Filter", exact=True).count():
+        faults.append("nothing is labelled Filter")
+    if not _tab_to(opened, "input#filter"):
+        return [*faults, "Tab does not lead to input#filter"]
+    rows = opened.look(_ROWS)
+    if len(rows) < 2:
+        return [*faults, f"the first table.sortable has {len(rows)} rows"]
+    wanted = opened.look(
+        """() => [...document.querySelector("table.sortable").tBodies[0].rows].at(-1)
+            .cells[0].innerText.trim()"""
+    )
+    for text in (wanted, wanted.upper(), "no row has this text"):
+        field.fill(text)
+        for words, hidden in opened.look(_ROWS):
+            if hidden == (text.lower() in words.lower()):
+                faults.append(f"filtered by {text!r}, hidden is {hidden} for {words[:80]!r}")
+    field.fill("")
+    if left := sum(hidden for _, hidden in opened.look(_ROWS)):
+        faults.append(f"without a filter, {left} rows are hidden")
+    return faults
+
+
+def opens_cases(opened: Opened) -> list[str]:
+    """Each row leads to its case, and following the link opens it."""
+    faults = opened.look(
+        """() => [...document.querySelector("table.sortable").tBodies[0].rows].flatMap(row => {
+            const link = row.querySelector("a[href^='#case-']");
+            if (!link) return [`a row without a link to its case: ${row.innerText.slice(0, 80)}`];
+            const id = decodeURIComponent(link.hash.slice(1));
+            const found = document.getElementById(id);
+            if (!found?.matches("section")) return [`there is no section of the id ${id}`];
+            return found.querySelector("details") ? [] : [`section ${id} has no details`];
+        }).slice(0, 5)"""
+    )
+    if faults:
+        return faults
+    link = opened.page.locator("table.sortable >> nth=0 >> tbody a[href^='#case-'] >> nth=-1")
+    link.press("Enter")
+    opened.page.wait_for_timeout(100)  # a script that opens it may do so after the event
+    return opened.look(
+        """() => {
+            const {open} = document.querySelector(":target details") ?? {};
+            return open ? [] : [`following ${location.hash} opens no details`];
+        }"""
+    )
