@@ -105,7 +105,7 @@ def _general(variants: Iterable[str]) -> Schema:
             "kernels to measure; default: all shipped ones but reference",
         ),
         "operations": _list_of(_TEXT, "operations to measure"),
-        "plan": _section(Plan, "what is measured, and how often"),
+        "plan": _section(Plan, "the measurements, and how often they are taken"),
         "gate": _section(GateSpec, "how revisions and results are compared"),
         "defaults": {
             "type": "object",
