@@ -71,7 +71,13 @@ def planted(variant: str, us: float, user: str = USER, host: str = HOST) -> Vari
     )  # fmt: skip
     environment = make_environment(host=host, cpu=f"CPU of {user}", conditions=[condition])
     made = make_result(variant, [case, failed], environment=environment, crashes=[crash])
-    words = ["bt-bench", "sweep", f"{home}/my config.yaml", "--set", f"trace={home}/a b.csv"]
+    words = [
+        "bt-bench",
+        "sweep",
+        f"{home}/my config.yaml",
+        "--set",
+        f"trace={home}/my traces/a b.csv",
+    ]
     tool = made.tool.model_copy(update={"command": [*words, f"--out=~{user}/{FOLDER}/x"]})
     info = made.variant.model_copy(update={"summary": f"copied from {home}/kernels"})
     return made.model_copy(update={"tool": tool, "variant": info})  # fmt: skip
@@ -106,6 +112,7 @@ def test_no_planted_secret_is_left_in_any_format():
     assert "mine.py:12" in found["show md"]
     assert "my config.yaml" in found["pr"]
     assert "trace=a b.csv" in found["pr"]
+    assert all("my traces" not in text for text in found.values())
     assert "FASTER" in found["pr"]
 
 
