@@ -43,6 +43,7 @@ from bt_bench.base.files import (
 from bt_bench.base.git import run_git, without_another_git
 from bt_bench.base.own_files import is_at, lock, open_own, refusal_of
 from bt_bench.base.packing import HEAD_BYTES, packing_of, refuse_stand_in, unpacking
+from bt_bench.base.redacting import Redactor, redactor_here
 from bt_bench.base.scratch import scratch_folder
 from bt_bench.base.selecting import joined, names_given, select_names
 from bt_bench.base.units import (

@@ -16,7 +16,7 @@ from bt_bench.cli import completion
 from bt_bench.cli.baselines import Saving, stored_baseline
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import latest_run, reports_folder
-from bt_bench.cli.options import JsonOption, recorded_option, reports_option
+from bt_bench.cli.options import JsonOption, RedactOption, recorded_option, reports_option
 from bt_bench.cli.outputs import (
     AllowMissingOption,
     AllowPartialOption,
@@ -165,6 +165,7 @@ def compare(
     ] = False,
     formats: FormatOption = None,
     as_json: JsonOption = False,
+    redact: RedactOption = False,
     fail_on: FailOnOption = None,
     allow_missing: AllowMissingOption = False,
     allow_partial: AllowPartialOption = False,
@@ -274,7 +275,9 @@ def compare(
     stored = None if baseline is None else stored_baseline(reports_folder(reports), baseline)
     # Reading makes many objects but no garbage; they are released when the block ends.
     with no_collection(collect_first=False):
-        code = _report(given, stored, criteria, arrange, outputs, explain, failing, show_all)
+        code = _report(
+            given, stored, criteria, arrange, outputs, explain, failing, show_all, redact
+        )
     if saving:
         if code is ExitCode.OK:
             saving.save()
@@ -292,16 +295,27 @@ def _report(
     explain: str | None,
     failing: Collection[FailOn],
     show_all: bool,
+    redact: bool,
 ) -> ExitCode:
     """Compare, and write all outputs before the outcome is reported."""
     from bt_bench.api.comparing import judge_given
     from bt_bench.report import explanation_document, print_document
 
     judged, not_compared = judge_given(given, criteria, stored)
+    judged = _redacted(judged, given) if redact else judged
     if explain is not None:
         print_document(explanation_document(judged, explain))
     write_outputs(arrange(judged), outputs, show_all)
     return final_code(judged, failing, not_compared)
+
+
+def _redacted(judged: Judged, given: Sequence[Given]) -> Judged:
+    """Leave out secrets; the side `vllm@main` is no user of a host."""
+    from bt_bench.base import redactor_here
+    from bt_bench.results import redacted
+
+    names = {label.partition("@")[0] for label in (judged.base, *judged.others)}
+    return redacted(judged, redactor_here([Path(each.path) for each in given], names))
 
 
 def _outputs(formats: list[str] | None, as_json: bool, explain: str | None) -> list[Output]:

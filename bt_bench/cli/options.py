@@ -143,6 +143,13 @@ TracebackOption = Annotated[
         "once.",
     ),
 ]
+RedactOption = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Leave out names of hosts and users, and the folders of absolute paths.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 

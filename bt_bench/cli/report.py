@@ -12,7 +12,7 @@ from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli import completion
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.loading import latest_run
-from bt_bench.cli.options import JsonOption
+from bt_bench.cli.options import JsonOption, RedactOption
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
 
 _PAGE = "html"
@@ -46,6 +46,7 @@ def report(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write to this file in place of stdout."),
     ] = None,
+    redact: RedactOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Write a report of a run, or of a comparison of runs: a page, tables, a pull request.
@@ -57,15 +58,16 @@ def report(
 
     Examples:
     - `bt-bench report`
-    - `bt-bench report reports/run --out page.html`
+    - `bt-bench report reports/run --redact --out page.html`
     - `bt-bench report reports/run --format pr --out description.md`
     - `bt-bench report reports/run/vllm.json reports/run/fused.json`
     - `bt-bench report before=reports/a after=reports/b --format pr=pr.md --json`
     """
-    from bt_bench.base import no_collection
+    from bt_bench.base import no_collection, redactor_here
     from bt_bench.report.formats.md_format import MOST_CHARACTERS
     from bt_bench.report.pull_request.blanks import BLANKS
     from bt_bench.report.report_formats import REPORT_FORMATS
+    from bt_bench.results import redacted
 
     given = runs or [latest_run()]
     chosen = formats or ([] if as_json else [_PAGE])
@@ -78,6 +80,8 @@ def report(
         _spare_human_text(output)
     with no_collection(collect_first=False):
         evidence = _read(given)
+        if redact:
+            evidence = redacted(evidence, redactor_here(evidence.paths))
     for output in sorted(outputs, key=lambda each: each.path is None):
         text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)

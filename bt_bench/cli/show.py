@@ -14,7 +14,7 @@ from bt_bench.cli import completion
 from bt_bench.cli.exits import visible
 from bt_bench.cli.loading import latest_run
 from bt_bench.cli.next_steps import next_lines
-from bt_bench.cli.options import JsonOption, recorded_option
+from bt_bench.cli.options import JsonOption, RedactOption, recorded_option
 from bt_bench.cli.outputs import parse_outputs, write_output
 from bt_bench.cli.profile.places import case_folders
 from bt_bench.cli.profile.shown import show_profile
@@ -73,6 +73,7 @@ def show(
             show_default="table",
         ),
     ] = None,
+    redact: RedactOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Print the report of a run again: checks, measurements and differences.
@@ -94,13 +95,15 @@ def show(
 
     from bt_bench.analysis import Selection
     from bt_bench.api.reading import read_results
-    from bt_bench.base import STDIN, like
+    from bt_bench.base import STDIN, like, redactor_here
     from bt_bench.report import print_run, render_comparison, render_run, run_json
+    from bt_bench.results import redacted
 
     outputs = parse_outputs(formats, as_json, FORMATS)
     run = latest_run() if run is None else run
     selects = any(given is not None for given in (select, variants, operations, formats))
-    if show_profile(run, whole=whole, as_json=as_json, selects=selects):
+    known = redactor_here([Path(run)]) if redact else None
+    if show_profile(run, whole=whole, as_json=as_json, selects=selects, redact=known):
         return ExitCode.OK
     if run != STDIN and not Path(run).exists():
         raise UsageError(
@@ -108,6 +111,8 @@ def show(
             f"{like(Path(run))}"
         )
     results = read_results(run)
+    if known is not None:
+        results = redacted(results, known)
     selection = Selection(
         joined(select),
         names_given("--operations", operations),
@@ -124,7 +129,7 @@ def show(
             write_output(output, text)
         else:  # stdout may be a terminal
             print_run(results, selection, planned_cases=planned, whole=whole)
-            if not whole and Path(run).is_dir():
+            if not whole and not redact and Path(run).is_dir():
                 _print_folders(Path(run), results)
     return ExitCode.OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bt_bench.config.dump import dump_config
+from bt_bench.config.json_schema import SCHEMA_NAME, config_schema
 from bt_bench.config.load import load_config
 from bt_bench.config.planned import planned_cases, planned_folders, planned_variants
 from bt_bench.config.settings import (

@@ -11,7 +11,7 @@ from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Problems
 from bt_bench.config.ranges import MAX_VALUES
 from bt_bench.config.sections import Axis, CaseTemplate, ConfigDocument, Entries
-from bt_bench.config.validation import Vocabulary, leaves
+from bt_bench.config.validation import Vocabulary, check_alone, leaves
 from bt_bench.config.yaml import YamlEntry
 
 
@@ -46,7 +46,10 @@ def count_cases(case: CaseTemplate) -> int:
 
 
 def expand(document: ConfigDocument, problems: Problems) -> Iterator[ExpandedCase]:
-    """Yield all cases of a document; zipped rows vary fastest, then the last axis of `product`."""
+    """Yield all cases of a document; zipped rows vary fastest, then the last axis of `product`.
+
+    Values that no case uses are checked at the end: others take their place, or `--set` does.
+    """
     total = 0
     for case in document.cases:
         total += count_cases(case)
@@ -58,11 +61,35 @@ def expand(document: ConfigDocument, problems: Problems) -> Iterator[ExpandedCas
             )
             return
     _check_defaults(document, problems)
+    used: set[int] = set()
     for case in document.cases:
         for combination in _combinations(case):
             expanded = _with_layers(document, case, combination, problems)
             if expanded is not None:
+                used.update(id(entry.located) for entry in expanded.entries.values())
                 yield expanded
+    if not problems:
+        for leaf, entry in _written(document):
+            if id(entry.located) not in used:
+                _check_unused(leaf, entry, document.vocabulary, problems)
+
+
+def _written(document: ConfigDocument) -> Iterator[tuple[str, YamlEntry]]:
+    """Yield all values of parameters in defaults and cases."""
+    yield from document.defaults.items()
+    for case in document.cases:
+        yield from case.fixed.items()
+        for key, axis in (case.product | case.zipped).items():
+            for value in axis.values:
+                entry = YamlEntry(value, axis.key_place)
+                yield from document.vocabulary.flatten(key, entry, Problems())
+
+
+def _check_unused(leaf: str, entry: YamlEntry, vocabulary: Vocabulary, problems: Problems) -> None:
+    if leaf == "workload":
+        _kind({leaf: entry}, vocabulary, problems)
+    else:
+        check_alone(vocabulary, leaf, entry, problems)
 
 
 def _check_defaults(document: ConfigDocument, problems: Problems) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from bt_bench.base.errors import UsageError, listed, names_hint, shown
 from bt_bench.config.problems import Place, Problems
@@ -142,8 +143,35 @@ def validate(
     try:
         return model.model_validate(data, strict=True)
     except ValidationError as error:
-        _report(error, model, entries, place, problems)
+        _report(error.errors(include_url=False), model, entries, place, problems)
         return None
+
+
+def check_alone(vocabulary: Vocabulary, leaf: str, entry: YamlEntry, problems: Problems) -> None:
+    """Report a value that no kind of workload takes, whatever other parameters it has.
+
+    Args:
+        vocabulary: the parameters of a suite.
+        leaf: a parameter that some kind has.
+        entry: its value.
+        problems: collects errors.
+    """
+    first: tuple[type[BaseModel], list[ErrorDetails]] | None = None
+    outer, _, part = leaf.partition(".")
+    for model in (vocabulary.kinds[kind] for kind in vocabulary.kinds_with(leaf)):
+        value = entry.located.plain()
+        try:
+            model.model_validate({outer: {part: value} if part else value}, strict=True)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            own = [detail for detail in details if _leaf_of(detail["loc"], model) == leaf]
+        else:
+            return
+        if not own:
+            return
+        first = first or (model, own)
+    if first is not None:
+        _report(first[1], first[0], {leaf: entry}, entry.located.place, problems)
 
 
 def is_list(field: FieldInfo) -> bool:
@@ -169,14 +197,14 @@ def _choices(annotation: Any) -> type[StrEnum] | None:
 
 
 def _report(
-    error: ValidationError,
+    details: Iterable[ErrorDetails],
     model: type[BaseModel],
     entries: Mapping[str, YamlEntry],
     place: Place,
     problems: Problems,
 ) -> None:
     items: dict[str, list[int]] = {}  # leaf → positions of wrong items, for lists
-    for detail in error.errors(include_url=False):
+    for detail in details:
         field = str(detail.get("ctx", {}).get("field", ""))
         if field in entries:
             problems.add(entries[field].located.place, detail["msg"])

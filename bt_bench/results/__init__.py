@@ -135,6 +135,7 @@ from bt_bench.results.run.nouns import (
     Status,
 )
 from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.redacted import redacted
 from bt_bench.results.run.result import (
     BASELINE,
     Environment,

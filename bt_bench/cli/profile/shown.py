@@ -11,10 +11,13 @@ from bt_bench.cli.options import print_json
 from bt_bench.cli.profile.static import CENSUS_NAME
 
 if TYPE_CHECKING:
+    from bt_bench.base import Redactor
     from bt_bench.report import Document
 
 
-def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool:
+def show_profile(
+    run: str, *, whole: bool, as_json: bool, selects: bool, redact: Redactor | None = None
+) -> bool:
     """Print the contents of a profile's folder or file; return `False` if it is not a profile.
 
     A folder with results of a run is not one, even if profiles are in it.
@@ -24,6 +27,7 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
         whole: print everything, as in profile.md.
         as_json: print one JSON document.
         selects: whether cases, variants or operations are chosen.
+        redact: secrets to leave out; `None`: everything is shown.
 
     Raises:
         UsageError: if it is damaged, and for a choice, since a profile is shown as a whole.
@@ -44,7 +48,7 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
             f"{run} is a profile, which is shown as a whole; leave out -k, --variants, "
             "--operations and --format"
         )
-    shown = [_read(file, whole=whole) for file in files]
+    shown = [_read(file, redact, whole=whole) for file in files]
     if as_json:
         print_json({"schema_version": 1} | {key: found for key, found, _ in shown})
         return True
@@ -55,7 +59,7 @@ def show_profile(run: str, *, whole: bool, as_json: bool, selects: bool) -> bool
     return True
 
 
-def _read(file: Path, *, whole: bool) -> tuple[str, Any, Document]:
+def _read(file: Path, redact: Redactor | None, *, whole: bool) -> tuple[str, Any, Document]:
     """Return a file's key in JSON, its JSON, and its page."""
     from bt_bench.report.profile import (
         counters_document,
@@ -71,15 +75,16 @@ def _read(file: Path, *, whole: bool) -> tuple[str, Any, Document]:
         read_census,
         read_counters,
         read_timeline,
+        redacted,
     )
 
     if unpacked_path(file).name == TIMELINE_NAME:
-        timeline = read_timeline(file)
+        timeline = read_timeline(file) if redact is None else redacted(read_timeline(file), redact)
         return "timeline", timeline_json(timeline), timeline_document(timeline, whole=whole)
     if unpacked_path(file).name == COUNTERS_NAME:
-        counters = read_counters(file)
+        counters = read_counters(file) if redact is None else redacted(read_counters(file), redact)
         return "counters", counters_json(counters), counters_document(counters, whole=whole)
-    census = read_census(file)
+    census = read_census(file) if redact is None else redacted(read_census(file), redact)
     if not any(kernel.code for variant in census.variants for kernel in variant.kernels):
         raise UsageError(
             f"{file} is a census of a gate, which has no code of its kernels; `bt-bench gate "

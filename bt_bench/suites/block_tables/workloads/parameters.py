@@ -55,7 +55,9 @@ SET_BY_RECORDING = (
 class TableParameters(Noun):
     """Groups, sizes and options of the tables."""
 
-    model: str | None = Field(default=None, description="preset of a model's groups")
+    model: str | None = Field(
+        default=None, description="preset of a model's groups", examples=[*MODEL_PRESETS]
+    )
     kv_cache_config: Annotated[str | None, UserFile()] = Field(
         default=None,
         min_length=1,
