@@ -28,7 +28,9 @@ def step_medians_of(case: CaseResult, series: Series) -> FloatArray | None:
 def typical_us(case: CaseResult, series: Series) -> float | None:
     """Return the median over the steps of a case of each step's median over rounds."""
     medians = step_medians_of(case, series)
-    return None if medians is None else median(medians)
+    if medians is None:
+        return None
+    return float(medians[0]) if medians.size == 1 else median(medians)
 
 
 def figure_us(calibration: Calibration | None, name: str) -> float | None:

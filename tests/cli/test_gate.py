@@ -391,7 +391,7 @@ def test_a_stored_result_is_compared_with_the_working_tree(shipped):
     assert judgements["stage_us"]["advisory"]
     assert judgements["stage_us"]["other"] == "working tree"
     assert sorted(path.name for path in Path("out").iterdir()) == [
-        *("comparison.md", "config.yaml", "fused.json", "verdicts.json")
+        *("comparison.md", "config.yaml", "fused.json", "report.html", "verdicts.json")
     ]
     outcome = run(*against, "--dry-run")
     assert outcome.code == 0

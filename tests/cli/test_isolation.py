@@ -218,6 +218,7 @@ def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
         "comparison.md",
         "config.yaml",
         "fused.json",
+        "report.html",
     ]
 
 

@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from support import scenarios
 from support.commands import run, run_apart
 from support.committed import ORIGIN
 from support.factories import make_case, make_result
@@ -32,13 +33,61 @@ def test_a_run_becomes_a_description(tmp_path):
     assert "/tmp/" not in text
 
 
+@pytest.fixture
+def small(tmp_path):
+    """A run folder of two variants."""
+    folder = RunFolder.create_exact(tmp_path / "small")
+    for result in scenarios.trace_run():
+        write_result(folder, result)
+    return folder.path
+
+
+def test_the_page_of_a_run_goes_into_its_folder(small):
+    outcome = run("report", small)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err == f"wrote {small / 'report.html'}\n"
+    text = (small / "report.html").read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>\n")
+
+
+def test_without_a_run_it_is_the_page_of_the_latest(small, monkeypatch):
+    (small.parent / "reports").mkdir()
+    small.rename(small.parent / "reports" / "small")
+    monkeypatch.chdir(small.parent)
+    assert run("report").code == 0
+    assert (small.parent / "reports" / "small" / "report.html").is_file()
+
+
+def test_every_format_goes_where_it_is_asked_to(small, tmp_path):
+    page, tables = tmp_path / "page.html", tmp_path / "tables.md"
+    given = ("--format", f"html={page}", "--format", f"md={tables}", "--format", "json=-")
+    outcome = run("report", small, *given)
+    assert (outcome.code, outcome.json()["kind"]) == (0, "draft")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert tables.read_text(encoding="utf-8").startswith("# ")
+    assert not (small / "report.html").exists()
+    assert run("report", small, "--format", "html=-").out == page.read_text(encoding="utf-8")
+
+
+def test_the_page_of_two_runs_needs_a_place(tmp_path):
+    samples = {Quantity.HOST_US: [[100 + math.sin(index)] for index in range(12)]}
+    for name in ("before", "after"):
+        folder = RunFolder.create_exact(tmp_path / name)
+        write_result(folder, make_result("vllm", [make_case(samples=samples)], run_id=name))
+    given = (f"old={tmp_path / 'before'}", f"new={tmp_path / 'after'}")
+    outcome = run("report", *given)
+    assert (outcome.code, "--out report.html" in outcome.err) == (2, True)
+    assert run("report", *given, "--out", tmp_path / "both.html").code == 0
+    assert "vllm@new" in (tmp_path / "both.html").read_text(encoding="utf-8")
+
+
 def test_a_draft_is_replaced_until_a_human_has_written_in_it(tmp_path):
     out = tmp_path / "pr.md"
     for _ in range(2):
-        assert run("report", FUSED, "--out", out).code == 0
+        assert run("report", FUSED, "--format", "pr", "--out", out).code == 0
     written = out.read_text().replace("Summarise the change", "One launch for two")
     out.write_text(written)
-    outcome = run("report", FUSED, "--out", out)
+    outcome = run("report", FUSED, "--format", "pr", "--out", out)
     assert (outcome.code, out.read_text()) == (2, written)
     assert "pr.md exists, and is no draft with all of its 9 blanks" in outcome.err
 
@@ -83,9 +132,16 @@ def test_a_label_hides_no_variant():
         (("report", ORIGIN.parent / "profile" / "decode"), "is a timeline, not a result"),
         (("report", ORIGIN.parent / "gate-ca9318f"), "is a recording, not a result"),
         (("report", "-"), "- cannot be reported"),
-        (("report", ORIGIN, "--format", "md"), "unknown format; expected one of pr, json"),
+        (("report", ORIGIN, "--format", "xml"), "unknown format; expected one of html, md, pr"),
+        (("report", ORIGIN, "--out", "x.md"), "x.md would be HTML; expected a file such as x.html"),
+        (("report", ORIGIN, "--format", "html=x.json"), "expected a file such as x.html"),
+        (("report", FUSED), "expected its file, as in --out report.html"),
+        (("report", ORIGIN, ROOFLINE), "the page is not of one run folder"),
         (("report", ORIGIN, "--format", "pr=x", "--out", "y"), "every --format has a file"),
-        (("report", FUSED, "--out", "/dev/full"), "cannot write /dev/full: No space left"),
+        (
+            ("report", FUSED, "--format", "pr", "--out", "/dev/full"),
+            "cannot write /dev/full: No space left",
+        ),
         (("archive", ORIGIN.parent), "holds no result file (<variant>.json)"),
         (("archive", ORIGIN, "--verify", "x"), "--verify x writes nothing; leave out RUN"),
         (("archive", "--verify", ORIGIN / "config.yaml"), "is no .tar.xz file"),
@@ -96,7 +152,7 @@ def test_refused(arguments, message):
 
 
 def test_runs_that_cannot_be_compared_make_no_description():
-    outcome = run("report", ORIGIN / "baseline.json.xz", FUSED)
+    outcome = run("report", ORIGIN / "baseline.json.xz", FUSED, "--format", "pr")
     assert outcome.code == 4
     assert "are not comparable: plan.case_seconds 3.0 against 8.0" in outcome.err
 
@@ -120,6 +176,6 @@ def test_neither_needs_torch_or_triton(tmp_path):
         "from bt_bench.cli.archive import archive\n"
         f"archive(run=Path({str(ROOFLINE)!r}), out=Path({str(tmp_path / 'x.tar.xz')!r}))\n"
     )
-    outcome = run_apart("report", ROOFLINE, prologue=prologue)
+    outcome = run_apart("report", ROOFLINE, "--format", "pr", prologue=prologue)
     assert outcome.code == 0, outcome.err
     assert "## Validation" in outcome.out

@@ -64,6 +64,7 @@ def test_writes_results_and_prints_tables(config, tmp_path):
         "comparison.md",
         "config.yaml",
         "fused.json",
+        "report.html",
     ]
     for result in read_run(out):
         assert result.complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bt_bench.analysis import crash_text, typical_us
+from bt_bench.analysis import crash_text
 from bt_bench.base import Block, Bullets, Cell, Section, Table
 from bt_bench.base.names import Operation
 from bt_bench.report.calibration import calibration_section
@@ -126,8 +126,8 @@ def _where(arms: Arms) -> Iterator[BarChart | str]:
         times = {
             case_id: time_us
             for case_id in arms.cases_of(operation)
-            if (case := arms.baseline.ok_case(case_id)) is not None
-            and (time_us := typical_us(case, series_of(Quantity.STEP_US))) is not None
+            if (time_us := arms.baseline.typical_us(case_id, series_of(Quantity.STEP_US)))
+            is not None
         }
         if not times:
             continue

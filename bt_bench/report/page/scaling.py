@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from bt_bench.analysis import typical_us
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.base.names import Operation
@@ -12,11 +13,13 @@ from bt_bench.report.page.drawing import Line, line_drawing
 from bt_bench.report.page.grid import operation_title
 from bt_bench.report.page.parts import LineChart
 from bt_bench.report.page.speed_ups import metric_title
-from bt_bench.report.run.arranged import Arms, CaseId, primary_series
+from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId, primary_series
 from bt_bench.results import CaseResult, Series, metric_of
 
 _FEWEST_VALUES = 3
 _MOST_SIZES = 4
+_MOST_POINTS = 300  # of an arm in one chart; of more cases, it shows medians
+_MOST_BINS = 40
 
 
 def scaling_charts(arms: Arms, operation: Operation) -> Iterator[LineChart]:
@@ -62,29 +65,26 @@ def _numbers(case: CaseResult) -> dict[str, float]:
 def _chart(
     arms: Arms, operation: Operation, series: Series, name: str, sizes: Mapping[CaseId, float]
 ) -> LineChart | None:
-    lines = []
-    rows: dict[CaseId, list[str]] = {case_id: [] for case_id in sizes}
-    for index, arm in enumerate(arms.all):
-        points: dict[CaseId, tuple[float, float]] = {}
-        for case_id, size in sizes.items():
-            case = arm.ok_case(case_id)
-            time_us = None if case is None else typical_us(case, series)
-            rows[case_id].append(ABSENT if time_us is None else format_number(time_us))
-            if time_us:
-                points[case_id] = (size, time_us)
-        ordered = sorted(points, key=lambda case_id: points[case_id])
-        tips = tuple(f"{arm.name}, {case_id.case}: {rows[case_id][-1]} µs" for case_id in ordered)
-        lines.append(Line(index, tuple(points[case_id] for case_id in ordered), tips))
-    if not any(line.points for line in lines):
+    points = [_points(arm, series, sizes) for arm in arms.all]
+    if not any(points):
         return None
+    lines = [
+        Line(
+            index,
+            tuple((point.size, point.time_us) for point in found),
+            tuple(
+                f"{arm.name}, {point.named}: {format_number(point.time_us)} µs" for point in found
+            ),
+        )
+        for index, (arm, found) in enumerate(zip(arms.all, points, strict=True))
+    ]
     joined = all(len({x for x, _ in line.points}) == len(line.points) for line in lines)
     positive = all(size > 0 for size in sizes.values())
     label = name.replace("_", " ")
+    binned = len(sizes) > _MOST_POINTS
     title = f"{operation_title(operation)}: {metric_title(metric_of(series).name)} over {label}"
-    data = tuple(
-        (Cell(case_id.case), Cell(format_number(sizes[case_id])), *map(Cell, texts))
-        for case_id, texts in sorted(rows.items(), key=lambda item: sizes[item[0]])
-    )
+    if binned:
+        title += f" (medians of {len(sizes):,} cases in at most {_MOST_BINS} bins of {label})"
     alternative = f"{title}. {' '.join(_growth(arms, lines))}"
     return LineChart(
         name=f"scaling/{operation.name}/{metric_of(series).name}/{name}",
@@ -98,8 +98,56 @@ def _chart(
             logarithmic=(positive, True),
             joined=joined,
         ),
-        data=Table(("Case", label.capitalize(), *(arm.name for arm in arms.all)), data, 1),
+        data=_data("Cases" if binned else "Case", label, arms, points),
     )
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The time of a case, or of a bin of cases, at a size."""
+
+    size: float
+    time_us: float
+    named: str
+    case_id: CaseId | None = None
+
+
+def _points(arm: ArrangedArm, series: Series, sizes: Mapping[CaseId, float]) -> list[_Point]:
+    """Return the points of an arm by size; those of many cases are medians over bins of the size.
+
+    Every bin has as many cases as the others, or one less.
+    """
+    found = [
+        _Point(size, time_us, case_id.case, case_id)
+        for case_id, size in sizes.items()
+        if (time_us := arm.typical_us(case_id, series))
+    ]
+    found.sort(key=lambda point: (point.size, point.time_us))
+    if len(sizes) <= _MOST_POINTS:
+        return found
+    edges = [len(found) * index // _MOST_BINS for index in range(_MOST_BINS + 1)]
+    bins = [found[start:end] for start, end in pairwise(edges) if start < end]
+    return [
+        _Point(
+            median([point.size for point in members]),
+            median([point.time_us for point in members]),
+            f"median of {len(members)} cases",
+        )
+        for members in bins
+    ]
+
+
+def _data(heading: str, label: str, arms: Arms, points: Sequence[Sequence[_Point]]) -> Table:
+    rows: dict[tuple[float, str, CaseId | None], list[str]] = {}
+    for index, found in enumerate(points):
+        for point in found:
+            row = rows.setdefault((point.size, point.named, point.case_id), [ABSENT] * len(points))
+            row[index] = format_number(point.time_us)
+    cells = tuple(
+        (Cell(named), Cell(format_number(size)), *map(Cell, texts))
+        for (size, named, _), texts in sorted(rows.items(), key=lambda item: item[0][0])
+    )
+    return Table((heading, label.capitalize(), *(arm.name for arm in arms.all)), cells, 1)
 
 
 def _growth(arms: Arms, lines: Sequence[Line]) -> Iterator[str]:

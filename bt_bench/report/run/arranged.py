@@ -14,6 +14,7 @@ from bt_bench.analysis import (
     Verdict,
     baseline_index,
     judge_run,
+    typical_us,
     unique_labels,
 )
 from bt_bench.base.errors import UsageError
@@ -58,6 +59,21 @@ class ArrangedArm:
         case = self.cases.get(case_id)
         return case if case is not None and case.status is Status.OK else None
 
+    @cached_property
+    def _times(self) -> dict[tuple[CaseId, Series], float | None]:
+        return {}
+
+    def typical_us(self, case_id: CaseId, series: Series) -> float | None:
+        """Return the typical time of a series in a case in µs; `None` if there is none.
+
+        Each is computed once: several tables and charts show it.
+        """
+        key = (case_id, series)
+        if key not in self._times:
+            case = self.ok_case(case_id)
+            self._times[key] = None if case is None else typical_us(case, series)
+        return self._times[key]
+
 
 @dataclass(frozen=True)
 class Arms:
@@ -88,7 +104,12 @@ class Arms:
         """Return the verdict on a metric of an arm, whatever the case's status; else `None`."""
         return self._judgements.get((other.name, case_id.key, metric))
 
-    @property
+    @cached_property
+    def known_primary(self) -> dict[Operation, tuple[Series, ...]]:
+        """The series that decide an operation, as far as `primary_series` has found them."""
+        return {}
+
+    @cached_property
     def all(self) -> tuple[ArrangedArm, ...]:
         """The baseline, then the others."""
         return (self.baseline, *self.others)
@@ -139,9 +160,13 @@ def _only(arm: ArrangedArm, shown: Collection[CaseId]) -> ArrangedArm:
 
 def primary_series(arms: Arms, operation: Operation) -> list[Series]:
     """Return the series that decide an operation on the run's device, measured or not."""
-    device: DeviceKind = "cpu" if arms.on_cpu else "cuda"
-    found = map(series_of, Quantity)
-    return [series for series in found if metric_of(series).is_primary(operation, device)]
+    found = arms.known_primary.get(operation)
+    if found is None:
+        device: DeviceKind = "cpu" if arms.on_cpu else "cuda"
+        every = map(series_of, Quantity)
+        found = tuple(each for each in every if metric_of(each).is_primary(operation, device))
+        arms.known_primary[operation] = found
+    return list(found)
 
 
 def is_resolved(arms: Arms, operation: Operation, series: Series) -> bool:

@@ -13,7 +13,6 @@ from bt_bench.analysis import (
     machine_text,
     missed_promises,
     tally,
-    typical_us,
 )
 from bt_bench.base import Block, Bullets, Document, Section, format_number
 from bt_bench.base.errors import counted
@@ -222,10 +221,7 @@ def _unresolved_text(arms: Arms, operation: Operation, series: Series) -> str:
 
 def _times(arms: Arms, operation: Operation, series: Series) -> list[float]:
     found = (
-        typical_us(case, series)
-        for case_id in arms.cases_of(operation)
-        for arm in arms.all
-        if (case := arm.ok_case(case_id)) is not None
+        arm.typical_us(case_id, series) for case_id in arms.cases_of(operation) for arm in arms.all
     )
     return [time for time in found if time is not None]
 

@@ -54,7 +54,10 @@ def case_table(
 
 def time_cell(arm: ArrangedArm, case: CaseResult, series: Series) -> Cell:
     """Return the typical time of a series in µs, or why there is none."""
-    value_us = typical_us(case, series)
+    return _time_cell(typical_us(case, series), arm, case, series)
+
+
+def _time_cell(value_us: float | None, arm: ArrangedArm, case: CaseResult, series: Series) -> Cell:
     if value_us is None:
         return Cell(ABSENT, _why_absent(arm.result, case, series))
     return Cell(format_number(value_us))
@@ -63,7 +66,9 @@ def time_cell(arm: ArrangedArm, case: CaseResult, series: Series) -> Cell:
 def time_of(arm: ArrangedArm, case_id: CaseId, series: Series) -> Cell:
     """Return the typical time of a series in a case in µs, or why there is none."""
     case = arm.ok_case(case_id)
-    return no_case_cell(arm, case_id) if case is None else time_cell(arm, case, series)
+    if case is None:
+        return no_case_cell(arm, case_id)
+    return _time_cell(arm.typical_us(case_id, series), arm, case, series)
 
 
 def no_case_cell(arm: ArrangedArm, case_id: CaseId) -> Cell:

@@ -36,6 +36,17 @@ class Measurement(Series):
             l2=self.l2,
         )
 
+    def is_of(self, series: Series) -> bool:
+        """Return whether the samples are of a series."""
+        # Thousands of cases are searched: models are not built, and the members are compared.
+        return (
+            self.quantity is series.quantity
+            and self.method is series.method
+            and self.launch_path is series.launch_path
+            and self.load is series.load
+            and self.l2 is series.l2
+        )
+
 
 class DiscardCode(StrEnum):
     """Why a round does not count."""
@@ -241,7 +252,7 @@ class CaseResult(Noun):
 
     def measurement(self, series: Series) -> Measurement | None:
         """Return the measurement of a series, or `None` if it was not taken."""
-        return next((each for each in self.measurements if each.series == series), None)
+        return next((each for each in self.measurements if each.is_of(series)), None)
 
 
 class Crash(Noun):

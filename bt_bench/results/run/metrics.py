@@ -122,6 +122,7 @@ def method_of(quantity: Quantity, launch_path: LaunchPath) -> Method:
     return quantity.traits.method
 
 
+@lru_cache(maxsize=1024)
 def metric_of(series: Series) -> Metric:
     """Return the metric of a series, under its short name."""
     given = series.launch_path, series.load, series.l2, series.method

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +16,7 @@ _PLACES = {
 }
 
 
+@lru_cache(maxsize=1024)
 def series_of(
     quantity: Quantity,
     *,

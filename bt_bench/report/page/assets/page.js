@@ -65,8 +65,8 @@
     view: {stroke: colour("--line")},
     font: "system-ui, sans-serif",
   });
-  const valuesOf = (arms) => arms.flatMap((arm) => arm.rounds.map((round, index) => (
-    {arm: arm.arm, round, us: arm.us[index]})));
+  const valuesOf = (arms, rounds) => arms.flatMap((arm) => arm.us.map((us, index) => (
+    {arm: arm.arm, round: rounds[arm.rounds][index], us: us / arm.factor})));
   const draw = async (place) => {
     const data = JSON.parse(await unpack(place.dataset.samples, "deflate"));
     const specs = JSON.parse(document.getElementById("specs").textContent);
@@ -88,7 +88,7 @@
         const spec = structuredClone(template);
         if (spec.layer && !data.discarded.length) spec.layer.pop();
         spec.description = `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`;
-        spec.datasets = {samples: valuesOf(data.times[index]), discarded: data.discarded.map(([round, why]) => ({round, why}))};
+        spec.datasets = {samples: valuesOf(data.times[index], data.rounds), discarded: data.discarded.map(([round, why]) => ({round, why}))};
         parts.push([chart, spec]);
       }
       place.append(pair);
