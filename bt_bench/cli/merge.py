@@ -21,7 +21,7 @@ def merge(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN…",
+            metavar="RUN",
             help="The folders of the runs of all shards, in any order.",
             show_default=False,
         ),

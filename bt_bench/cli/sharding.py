@@ -20,7 +20,7 @@ ShardOption = Annotated[
     typer.Option(
         "--shard",
         metavar="K/N",
-        help="Take only the K-th of N shares of the cases, K from 1 to N; bt-bench merge puts the "
+        help="Take only the K-th of N shares of the cases, K from 1 to N. bt-bench merge puts the "
         "shares of a sweep together.",
         show_default="all cases",
     ),
@@ -61,6 +61,12 @@ def sharded(
     spec, division = divide(spec, index, count, timing)
     say(extent_text(division))
     return spec, division
+
+
+def share_of(numbers: range, index: int, count: int) -> range:
+    """Return the part of consecutive numbers that a shard takes; parts differ by one at most."""
+    first, after = (len(numbers) * place // count for place in (index - 1, index))
+    return numbers[first:after]
 
 
 def extent_text(division: Division) -> str:

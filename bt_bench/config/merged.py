@@ -62,7 +62,9 @@ def read_parts(folder: Path) -> ConfigParts:
     problems.raise_if_any()
     values = root.plain() if root is not None else None
     if not isinstance(values, dict):
-        raise UsageError(f"{path} has nothing before its cases; expected what sweep has written")
+        raise UsageError(
+            f"{path} has nothing before its cases; expected the config that sweep has written"
+        )
     return ConfigParts(path, head, values, match.end())
 
 

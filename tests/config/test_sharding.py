@@ -105,5 +105,5 @@ def test_files_count_by_their_contents_wherever_they_are(tmp_path):
 
 def test_a_file_that_is_gone_is_named(tmp_path):
     parameters = TraceParameters.model_construct(workload="trace", trace=str(tmp_path / "gone"))
-    with pytest.raises(UsageError, match="case 'a': cannot read .*gone: No such file"):
+    with pytest.raises(UsageError, match=r"case 'a': cannot read .*gone: No such file"):
         case_digests([CaseSpec.model_construct(name="a", parameters=parameters)])

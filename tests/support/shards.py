@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from support.factories import make_calibration, make_case, make_environment, make_gpu, make_result
-
 from bt_bench.config import divide
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.results import Timing, VariantResult
@@ -17,6 +15,7 @@ from bt_bench.results.run.plan import Plan
 from bt_bench.runs.sweep import write_plan
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
+from support.factories import make_calibration, make_case, make_environment, make_gpu, make_result
 
 VARIANTS = ("baseline", "fused")
 OPERATIONS = [ops.GATHER_SLOTS, ops.STEP]

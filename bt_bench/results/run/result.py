@@ -135,8 +135,8 @@ class VariantResult(Noun):
     Schema 2 is read too: it names no suite, and all its results are of the default one.
 
     A run that is a shard of a sweep has `shard`. A merged result has `parts`: each of its cases
-    names the part that measured it, and all variants have a case from the same part. Its
-    `environment` is that of the first part, and it has no calibration of its own.
+    names the part that measured it, and all variants have a case from the same part. It has the
+    `environment` of its first part, and no calibration of its own.
     """
 
     schema_version: Literal[2, 3] = SCHEMA_VERSION
