@@ -107,7 +107,7 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
         return (
             f"PARTIAL: merged of {len(parts)} of {counted(parts[0].shard.count, 'shard')}; "
             f"{there} of {counted(parts[0].shard.cases, 'workload')} are done for every variant. "
-            "Measure what is missing, and merge again."
+            "Measure the missing ones, and merge again."
         )
     done = len(done_ids)
     planned = "" if planned_cases is None else f" of {planned_cases}"

@@ -1,6 +1,6 @@
 """The division of a sweep into shards: one file beside the config of each shard's run.
 
-Its first line says which shard the run is. Then comes a line for each case of the whole sweep, in
+Its first line has the shard of the run. Then comes a line for each case of the whole sweep, in
 the config's order, with a digest of its parameters and its shard. So each shard knows which cases
 the others have, and a merge can name those that are missing.
 """

@@ -48,7 +48,7 @@ def read_timing(folder: Path) -> Timing:
 
 
 def _seconds(case: CaseResult) -> tuple[str, float | None]:
-    """Return the name of a case, and its seconds; an earlier version has only the seconds of its rounds."""
+    """Return the name of a case, and its seconds; of an earlier version, only of its rounds."""
     rounds_s = None if case.stopping is None else case.stopping.seconds
     return case.case, rounds_s if case.seconds is None else case.seconds
 

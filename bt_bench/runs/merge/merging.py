@@ -111,7 +111,7 @@ def merge(request: MergeRequest) -> Merged:
                 "\n".join(
                     [
                         *missing,
-                        "Measure what is missing and merge again, or pass --allow-partial for a "
+                        "Measure the missing cases and merge again, or pass --allow-partial for a "
                         "result that is marked as partial",
                     ]
                 )
