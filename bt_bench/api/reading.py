@@ -186,7 +186,7 @@ class Run:
 
     @property
     def environment(self) -> Environment:
-        """The machine and the software that it was measured with."""
+        """The machine and the software that it was measured with; if merged, of its first part."""
         return self.results[0].environment
 
     @property

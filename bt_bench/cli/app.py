@@ -21,6 +21,7 @@ from bt_bench.cli.env import env
 from bt_bench.cli.exits import reporting_errors, say, visible
 from bt_bench.cli.gate.command import gate
 from bt_bench.cli.listing import list_
+from bt_bench.cli.merge import merge
 from bt_bench.cli.overhead import overhead
 from bt_bench.cli.patch import patch
 from bt_bench.cli.profile.command import profile
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _MEASURE = "Measure"
 _COMMANDS: dict[str, tuple[Callable[..., ExitCode], ...]] = {
     _MEASURE: (sweep, check, replay, calibrate, overhead, gate, profile),
-    "Read": (show, compare, report, archive, selfcheck, workload, list_, env, schema, patch),
+    "Read": (show, compare, report, merge, archive, selfcheck, workload, list_, env, schema, patch),
 }
 
 PREFIX = "BT_BENCH_"

@@ -45,6 +45,7 @@ from bt_bench.cli.options import (
     say_begin,
     worker_for,
 )
+from bt_bench.cli.sharding import ShardOption, sharded, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,6 +63,7 @@ def check(
     operations: OperationsOption = None,
     select: SelectOption = None,
     overrides: SetOption = None,
+    shard: ShardOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
@@ -134,12 +136,14 @@ def check(
     run in a process of their own, and one that crashes fails alone. Exit code 5 means that one
     differs, raised, crashed or hung. Workloads that need a feature that a variant lacks are skipped
     for it; that is not a failure. -k and --set choose among the workloads of the config alone.
+    --shard takes a share of these and of the scenarios; every shard runs the small workloads.
 
     Examples:
     - `bt-bench check`
     - `bt-bench check origin --variants fused`
     - `bt-bench check quick --kernels ./my_kernels --variants mine`
     - `bt-bench check --variants fused --deep`
+    - `bt-bench check production --shard 2/8`
     - `bt-bench check --variants fused --scenario 17`
     - `bt-bench check --kernels ./my_kernels --scenario reports/check/mine-17.json`
     """
@@ -150,6 +154,10 @@ def check(
             "--paths lists code that no scenario ran, and --explore 0 plays none; leave one of "
             "them out"
         )
+    if shard is not None and (scenario is not None or paths):
+        option = "--scenario" if scenario is not None else "--paths"
+        why = "names the scenarios itself" if scenario is not None else "needs all scenarios"
+        raise UsageError(f"--shard {shard}: {option} {why}; leave one of them out")
     spec = load_spec(
         config,
         suite=suite,
@@ -158,6 +166,9 @@ def check(
         select=select,
         overrides=overrides,
     )
+    spec, division = sharded(spec, shard)
+    if division is not None and isinstance(wanted, range):
+        wanted = share_of(wanted, division.index, division.count)
     if seed is None and deep:
         seed = int(f"{date.today():%Y%m%d}")
     if seed is not None:

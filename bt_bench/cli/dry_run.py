@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from bt_bench.base.errors import ExitCode
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import extent, print_json
+from bt_bench.cli.sharding import extent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bt_bench.config import SweepSpec
+    from bt_bench.results import Division
     from bt_bench.variants import VariantEntry
     from bt_bench.worker import Hello
 
@@ -19,7 +21,11 @@ LONG_S = 600.0
 
 
 def show_plan(
-    spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello, as_json: bool
+    spec: SweepSpec,
+    entries: Sequence[VariantEntry],
+    hello: Hello,
+    as_json: bool,
+    division: Division | None = None,
 ) -> ExitCode:
     """Print the cases that a sweep would run, the memory they need, and the estimated time."""
     from bt_bench.base import format_bytes
@@ -33,6 +39,7 @@ def show_plan(
             "device": hello.device,
             "variants": [entry.name for entry in entries],
             "operations": spec.operations,
+            "shard": None if division is None else division.shard.model_dump(),
             "plan": spec.plan.model_dump(),
             "estimated_seconds": round(seconds),
             "cases": [
@@ -43,6 +50,8 @@ def show_plan(
         print_json(plan)
         return ExitCode.OK
     print(f"{spec.name} on {hello.device}: {extent(spec, entries)}")
+    if division is not None:
+        print(f"  {extent_text(division)}")
     print(f"  operations: {', '.join(spec.operations)}")
     print(f"  variants: {', '.join(entry.name for entry in entries)}")
     print(

@@ -97,9 +97,11 @@ def next_lines(
         results: results of its variants.
         called: the program's name in commands; `None`: as it can be called here.
     """
-    yield visible(f"Results: {folder}{os.sep} (report.html, comparison.md, a JSON per variant)")
+    is_merged = results[0].parts is not None  # it has no tables, and cannot be resumed
+    tables = "" if is_merged else "report.html, comparison.md, "
+    yield visible(f"Results: {folder}{os.sep} ({tables}a JSON per variant)")
     commands = []
-    if any(not result.complete for result in results):
+    if any(not result.complete for result in results) and not is_merged:
         begun = results[0].tool.command
         indexed = [given for given in _given(begun, "--device") if given.startswith("cuda:")]
         device = [results[0].environment.device, *indexed][-1]

@@ -39,6 +39,7 @@ from bt_bench.cli.options import (
     worker_for,
 )
 from bt_bench.cli.profile.of_run import RunProfiles, nsight_compute_for, say_tools
+from bt_bench.cli.sharding import BalanceOption, ShardOption, end_empty, sharded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
     from bt_bench.base.names import DeviceChoice
     from bt_bench.config import SweepSpec
     from bt_bench.protocol import SuiteRef
-    from bt_bench.results import RunFolder, VariantResult
+    from bt_bench.results import Division, RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
     from bt_bench.worker import Hello, Runner
 
 # Parameters that a resumed run has from its beginning.
-_FIXED = ("variants", "operations", "select", "overrides", "out", "reports")
+_FIXED = ("variants", "operations", "select", "overrides", "shard", "balance", "out", "reports")
 
 
 def sweep(
@@ -71,6 +72,8 @@ def sweep(
     operations: OperationsOption = None,
     select: SelectOption = None,
     overrides: SetOption = None,
+    shard: ShardOption = None,
+    balance: BalanceOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
@@ -117,12 +120,18 @@ def sweep(
     - `bt-bench sweep production --set max_num_reqs=256 --set seed=1,2,3`
     - `bt-bench sweep my.yaml --kernels ./my_kernels --variants baseline,mine`
     - `bt-bench sweep origin --profile`
+    - `bt-bench sweep production --shard 2/8 --balance reports/earlier`
     - `bt-bench sweep --resume reports/origin-20260102T030405Z`
     """
+    from bt_bench.results import RunFolder
+
     if resume is not None:
         why = "--resume continues a run as it was started; leave {} out"
         refuse_typed(ctx, _FIXED, why)
-        spec = _resumed_spec(resume, config, suite, kernels)
+        division = _resumed_division(resume)
+        if division is not None and not division.own:
+            return end_empty(RunFolder(resume), division, as_json)
+        spec = _resumed_spec(resume, config, suite, kernels, division)
         if is_typed(ctx, "suite") and spec.suite != _ref(suite):
             raise UsageError(
                 f"--resume continues a run as it was started, with the suite "
@@ -142,6 +151,7 @@ def sweep(
             select=select,
             overrides=overrides,
         )
+        spec, division = sharded(spec, shard, balance)
     if dump_config:
         from bt_bench.config import dump_config as dump
 
@@ -151,19 +161,23 @@ def sweep(
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     say_begin(spec, entries)
-    from bt_bench.runs import check_conditions, check_memory, settle_sweep
+    from bt_bench.runs import check_conditions, check_memory, settle_sweep, write_plan
 
     spec = settle_sweep(spec, entries, folders)
+    if division is not None and not (division.own or dry_run):
+        folder = new_folder(spec.name, reports, out)
+        write_plan(folder, spec, division)
+        return end_empty(folder, division, as_json)
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         ncu = nsight_compute_for(spec, worker.hello) if profile else None
         check_memory(spec, len(entries), worker.hello.available_bytes)
         if dry_run:
-            code = show_plan(spec, entries, worker.hello, as_json)
+            code = show_plan(spec, entries, worker.hello, as_json, division)
             if ncu is not None:
                 say_tools(ncu, as_json)
             return code
         check_conditions(worker.hello.environment, profiles=bool(spec.plan.profile_rounds))
-        request = _request(spec, entries, worker.hello, reports, out, resume)
+        request = _request(spec, entries, worker.hello, reports, out, resume, division)
         warn_if_long(spec, entries, worker.hello)
         kind = resolved(chosen_device(device), worker.hello.device)
         again = _again(request, kind, profile=profile)
@@ -179,16 +193,27 @@ def _ref(suite: str | None) -> SuiteRef | None:
     return None if suite is None else find_suite(suite, Path.cwd())
 
 
+def _resumed_division(resume: Path) -> Division | None:
+    """Read the division beside an interrupted run's config; `None` if the run is no shard."""
+    from bt_bench.results import RunFolder, read_division
+
+    return read_division(RunFolder.open(resume).path)
+
+
 def _resumed_spec(
-    resume: Path, config: str | None, suite: str | None, kernels: Sequence[Path] | None
+    resume: Path,
+    config: str | None,
+    suite: str | None,
+    kernels: Sequence[Path] | None,
+    division: Division | None,
 ) -> SweepSpec:
     """Load the config of an interrupted run from the run's folder.
 
     The folder may be somebody else's. So code that its config names runs only if the user names it,
     too.
     """
-    from bt_bench.config import load_config, read_settings
-    from bt_bench.results import CONFIG_NAME, RunFolder
+    from bt_bench.config import case_digests, load_config, read_settings
+    from bt_bench.results import CONFIG_NAME, DIVISION_NAME, RunFolder
 
     saved = RunFolder.open(resume).path / CONFIG_NAME
     if not saved.is_file():
@@ -196,6 +221,13 @@ def _resumed_spec(
     given = None if config is None else load_config(config, suite=suite)
     named = _ref(suite), None if given is None else given.suite
     spec = load_config(saved, trusted=[ref for ref in named if ref is not None])
+    if division is not None:
+        own = [each.digest for each in division.cases if each.shard == division.index]
+        if case_digests(spec.cases) != own:
+            raise UsageError(
+                f"{saved} does not have the cases that {DIVISION_NAME} beside it gives to shard "
+                f"{division.shard.text}; put both back, or start a new run"
+            )
     known = {*read_settings(Path.cwd()).kernels, *map(Path, given.kernels if given else ())}
     for folder in () if kernels else map(Path, spec.kernels):
         if folder.resolve() not in {each.resolve() for each in known}:
@@ -222,6 +254,7 @@ def _request(
     reports: Path | None,
     out: Path | None,
     resume: Path | None,
+    division: Division | None,
 ) -> SweepRequest:
     """Make the folder, or open an interrupted run's folder if it can be continued."""
     from bt_bench.results import RunFolder
@@ -229,10 +262,12 @@ def _request(
 
     if resume is not None:
         folder = RunFolder.open(resume)
-        check_resumable(folder, spec, entries, hello.environment)
+        check_resumable(folder, spec, entries, hello.environment, division)
     else:
         folder = new_folder(spec.name, reports, out)
-    return SweepRequest(spec, entries, hello.environment, folder, command_line(), hello.native)
+    return SweepRequest(
+        spec, entries, hello.environment, folder, command_line(), hello.native, division
+    )
 
 
 def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str:

@@ -10,6 +10,14 @@ from bt_bench.results.files.baselines import (
     save_baseline,
     why_no_baseline,
 )
+from bt_bench.results.files.case_lines import (
+    CasePlaces,
+    CaseReader,
+    LinedResult,
+    open_lined,
+    place_cases,
+    write_lines,
+)
 from bt_bench.results.files.compact import (
     Binaries,
     CompactCase,
@@ -23,6 +31,14 @@ from bt_bench.results.files.compact import (
     read_compact,
     read_compact_run,
 )
+from bt_bench.results.files.divisions import (
+    DIVISION_NAME,
+    DividedCase,
+    Division,
+    read_division,
+    read_shard,
+    write_division,
+)
 from bt_bench.results.files.folders import CONFIG_NAME, PAGE_NAME, RunFolder, result_name
 from bt_bench.results.files.journals import RESULT_SUFFIX
 from bt_bench.results.files.reading import (
@@ -32,6 +48,7 @@ from bt_bench.results.files.reading import (
     read_written,
     result_schema,
 )
+from bt_bench.results.files.timings import Timing, read_timing
 from bt_bench.results.files.writing import ResultWriter, changed_meanwhile, write_run_file
 from bt_bench.results.gate.census import (
     CensusCase,
@@ -140,6 +157,8 @@ from bt_bench.results.run.result import (
     BASELINE,
     Environment,
     Gpu,
+    Part,
+    Shard,
     Tool,
     VariantInfo,
     VariantResult,

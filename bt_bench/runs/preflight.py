@@ -11,6 +11,8 @@ from bt_bench.config import SweepSpec
 from bt_bench.protocol import flat_parameters, info_of, load_suite
 from bt_bench.results import (
     CONFIG_NAME,
+    DIVISION_NAME,
+    Division,
     Environment,
     Harm,
     RunFolder,
@@ -129,8 +131,16 @@ def check_resumable(
     spec: SweepSpec,
     entries: Sequence[VariantEntry],
     environment: Environment,
+    division: Division | None = None,
 ) -> None:
     """Refuse to continue a run if anything has changed since it was started.
+
+    Args:
+        folder: the run.
+        spec: the config in its folder.
+        entries: the variants as they are now.
+        environment: of the process that is to measure.
+        division: the division in its folder, if the run is a shard.
 
     Raises:
         UsageError: naming the difference.
@@ -139,8 +149,20 @@ def check_resumable(
     earlier = read_run(folder)
     suite = info_of(load_suite(spec.suite))
     sources = {entry.name: entry.source_sha256() for entry in entries}
+    shard = None if division is None else division.shard
     for result in earlier:
         name = result.variant.name
+        if result.parts is not None:
+            raise UsageError(
+                f"{folder.path} is merged of {len(result.parts)} runs and measures nothing itself; "
+                "continue the run of a shard, and merge again"
+            )
+        if result.shard != shard:
+            raise UsageError(
+                f"{folder.result_path(name)} is of shard "
+                f"{result.shard.text if result.shard else 'none'}, but {DIVISION_NAME} beside it "
+                f"of {shard.text if shard else 'none'}, or of another sweep; put the file back"
+            )
         if name not in sources:
             raise UsageError(f"{folder.result_path(name)}: variant {name!r} is not in the config")
         if result.variant.source_sha256 != sources[name]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from bt_bench.results import (
     CONFIG_NAME,
     CaseResult,
     Crash,
+    Division,
     Environment,
     Reason,
     ReasonCode,
@@ -32,6 +34,7 @@ from bt_bench.results import (
     fallback_texts,
     read_run,
     read_written,
+    write_division,
     write_run_file,
 )
 from bt_bench.runs.check import check_conformance
@@ -61,6 +64,7 @@ class SweepRequest:
         folder: where the results go; may hold those of an interrupted run.
         command: the command line, for the record.
         native: by variant, whether it uses the helpers in C; see `VariantInfo`.
+        division: if the cases are a shard of a sweep, the division of all of them.
     """
 
     spec: SweepSpec
@@ -69,6 +73,7 @@ class SweepRequest:
     folder: RunFolder
     command: list[str]
     native: Mapping[str, bool] = field(default_factory=dict)
+    division: Division | None = None
 
     @property
     def arms(self) -> list[str]:
@@ -162,7 +167,7 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
         One result per variant.
     """
     spec = request.spec
-    write_run_file(request.folder.path / CONFIG_NAME, dump_config(spec, request.folder.path))
+    write_plan(request.folder, spec, request.division)
     results = Results(request)
     runner = Noticing(runner, results.note)
     progress.start(len(request.keys), results.num_done(), "cases")
@@ -187,6 +192,17 @@ def run_sweep(request: SweepRequest, runner: Runner, progress: Progress) -> list
     finally:
         closed = results.close(complete)
     return closed
+
+
+def write_plan(folder: RunFolder, spec: SweepSpec, division: Division | None) -> None:
+    """Write the plan of a run into its folder: the config, and for a shard the whole division.
+
+    Raises:
+        UsageError: if a file cannot be written.
+    """
+    if division is not None:  # first: a config alone would be one of a whole sweep
+        write_division(folder.path, division)
+    write_run_file(folder.path / CONFIG_NAME, dump_config(spec, folder.path))
 
 
 def _failures(request: SweepRequest, runner: Runner, progress: Progress) -> dict[str, Reason]:
@@ -216,18 +232,21 @@ class _CaseSweep:
     def run(self, operations: Sequence[Operation], results: Results) -> None:
         """Check and measure some operations, and store each when it is done."""
         self.progress.phase("checking", self.case.name)
+        began = time.monotonic()
         checked = self._check(operations)
+        share_s = (time.monotonic() - began) / len(operations)
         for remark in checked.workload.remarks:
             self.progress.say(f"{self.case.name}: {remark}")
         for operation in operations:
             key = case_key(operation, self.case.name)
             self.progress.phase("measuring", key)
+            began = time.monotonic()
             measured = self._measure(operation, checked.outcomes)
+            seconds = round(share_s + time.monotonic() - began, 3)
+            outcomes = {arm: checked.outcomes[arm, operation] for arm in self.request.arms}
             stored = {
-                arm: _case_result(
-                    self.case, operation, checked, checked.outcomes[arm, operation], measured[arm]
-                )
-                for arm in self.request.arms
+                arm: _case_result(self.case, operation, checked, outcome, measured[arm], seconds)
+                for arm, outcome in outcomes.items()
             }
             results.add(stored)
             self.progress.advance(_report(key, stored, self.failures))
@@ -271,6 +290,7 @@ def _case_result(
     checked: Checked,
     outcome: CheckOutcome,
     measured: Measured,
+    seconds: float,
 ) -> CaseResult:
     reason = outcome.reason or measured.reason
     return CaseResult(
@@ -289,6 +309,7 @@ def _case_result(
         notes=measured.notes,
         control=measured.control,
         control_spreads=measured.control_spreads,
+        seconds=seconds,
     )
 
 
@@ -337,5 +358,6 @@ def _empty_result(request: SweepRequest, entry: VariantEntry, run_id: str) -> Va
             source_sha256=entry.source_sha256(),
             native=request.native.get(entry.name),
         ),
+        shard=None if request.division is None else request.division.shard,
         cases=[],
     )

@@ -17,7 +17,17 @@ from bt_bench.results import Reason, ReasonCode
 from bt_bench.runs.check import Outcome
 
 COMMANDS = ("sweep", "check", "overhead", "show", "compare", "workload", "list", "env", "schema")
-COMMANDS += ("calibrate", "gate", "selfcheck", "profile", "report", "archive", "replay", "patch")
+COMMANDS += (
+    "calibrate",
+    "gate",
+    "selfcheck",
+    "profile",
+    "report",
+    "archive",
+    "replay",
+    "patch",
+    "merge",
+)
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

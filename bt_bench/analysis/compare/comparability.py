@@ -131,10 +131,8 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
     """
     sides: dict[str, list[str]] = {}
     for label, result in results.items():
-        helpers = result.environment.helpers
-        for text in [_UNKNOWN_HELPERS] if helpers is None else fallback_texts(helpers):
-            sides.setdefault(text, []).append(label)
-        for text in condition_texts(result.environment.conditions):
+        texts = (text for each in result.environments for text in _environment_texts(each))
+        for text in dict.fromkeys(texts):
             sides.setdefault(text, []).append(label)
         if result.variant.native is False:
             sides.setdefault(_WITHOUT_C, []).append(label)
@@ -143,6 +141,13 @@ def helper_warnings(results: Mapping[str, VariantResult]) -> Iterator[str]:
         sides.pop(_UNKNOWN_HELPERS, None)
     for text, labels in sides.items():
         yield text if len(labels) == len(results) else f"{', '.join(labels)}: {text}"
+
+
+def _environment_texts(environment: Environment) -> Iterator[str]:
+    """Yield the helpers that were not in use, and the conditions."""
+    helpers = environment.helpers
+    yield from [_UNKNOWN_HELPERS] if helpers is None else fallback_texts(helpers)
+    yield from condition_texts(environment.conditions)
 
 
 def _limit_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
@@ -166,6 +171,14 @@ def _source_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
             f"{base.label} and {other.label} were measured by different sources of suite "
             f"{before.name}: workloads, checks or calls may differ"
         )
+
+
+def facts_text(result: VariantResult) -> str:
+    """Return all facts about a place of measurement that `refuse_differences` looks at."""
+    environment = result.environment
+    return repr(
+        [*_facts(result), environment.helpers, environment.cpu_quota, cores_text(environment)]
+    )
 
 
 def _facts(result: VariantResult) -> Iterator[dict[str, object]]:

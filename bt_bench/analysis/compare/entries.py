@@ -105,14 +105,18 @@ class Pairing:
         self._matchup = matchup
         self._floors = floors
         self._unsupported: list[CompactCase] = []
-        self._intercepts = {
-            (side.label, method): intercept_us(side.result.header.calibration, method)
+        # By side and part, since each part of a merged result has a calibration of its own.
+        parts = {
+            (side.label, part): side.result.header.calibration_of(part)
             for side in (matchup.base, matchup.other)
+            for part in side.result.header.part_numbers
+        }
+        self._intercepts = {
+            (place, method): intercept_us(calibration, method)
+            for place, calibration in parts.items()
             for method in Method
         }
-        self._ticks = largest_ticks(
-            device_ticks(side.result.header.calibration) for side in (matchup.base, matchup.other)
-        )
+        self._ticks = {place: device_ticks(calibration) for place, calibration in parts.items()}
 
     def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
         """Yield an entry per metric of each case; a case that only one side has gets one entry.
@@ -149,9 +153,11 @@ class Pairing:
         base_value: float | None = None,
         other_value: float | None = None,
         outcome: Settled | None = None,
+        partner: CompactCase | None = None,
     ) -> Asked:
         base, other = self._matchup.base, self._matchup.other
-        metric = with_ticks(self._floored(metric), self._ticks)
+        ticks = self._ticks_of(case, partner) if partner is not None else {}
+        metric = with_ticks(self._floored(metric), ticks)
         primary = metric.is_primary(case.operation, base.result.header.environment.device)
         entry = Entry(
             operation=case.operation,
@@ -168,6 +174,11 @@ class Pairing:
             advisory=not self._matchup.one_run,
         )
         return Asked(entry, self._matchup)
+
+    def _ticks_of(self, left: CompactCase, right: CompactCase) -> dict[Method, float]:
+        """Return the larger ticks of the calibrations that hold for both cases."""
+        places = (self._matchup.base.label, left.part), (self._matchup.other.label, right.part)
+        return largest_ticks(self._ticks[place] for place in places)
 
     def _floored(self, metric: Metric) -> Metric:
         """Return the metric with the requested floor."""
@@ -233,14 +244,14 @@ class Pairing:
         elif doubt:
             outcome = Settled(Verdict.INVALID, Cause.METHODS_DISAGREE, doubt)
         else:
-            asked = self._entry(left, metric)
+            asked = self._entry(left, metric, partner=right)
             spreads = [s for s in (left.spread(metric), right.spread(metric)) if s is not None]
             # Sides of one run have one control, which is more often a copy of the base.
             asked.spread = max(spreads[:1] if self._matchup.one_run else spreads, default=None)
             logs = left.instances, right.instances
             asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
             return asked
-        return self._entry(left, metric, _typical(base), _typical(other), outcome)
+        return self._entry(left, metric, _typical(base), _typical(other), outcome, right)
 
     def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other
@@ -255,7 +266,7 @@ class Pairing:
 
     def _doubts(self, side: Side, case: CompactCase) -> dict[str, str]:
         """Return metrics that a second method contradicts, with the readings of both methods."""
-        if not side.result.header.calibration:
+        if not side.result.header.calibration_of(case.part):
             return {}  # no calibration, so no intercepts and no cross-checks
         launches, kinds = None, set()
         if case.launches is not None:
@@ -264,7 +275,7 @@ class Pairing:
         checks = crosschecks_of(
             lambda series: _typical(case.measured(metric_of(series))),
             launches,
-            lambda method: self._intercepts[side.label, method],
+            lambda method: self._intercepts[(side.label, case.part), method],
             kinds,
         )
         doubts = {}

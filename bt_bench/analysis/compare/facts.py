@@ -37,10 +37,17 @@ def partial_warnings(matchups: Sequence[Matchup], *, allow_partial: bool) -> Ite
     sides = {side.label: side for each in matchups for side in (each.base, each.other)}
     partial = [s for s in sides.values() if not (s.absent or s.result.header.complete)]
     if partial and not allow_partial:
-        of_run: dict[Path | None, list[str]] = {}
+        of_run: dict[Path | None, list[Side]] = {}
         for side in partial:
-            of_run.setdefault(side.folder, []).append(side.label)
-        told = [how_to_finish(labels, folder) for folder, labels in of_run.items()]
+            of_run.setdefault(side.folder, []).append(side)
+        told = [
+            how_to_finish(
+                [side.label for side in sides_of_run],
+                folder,
+                merged=sides_of_run[0].result.header.parts is not None,
+            )
+            for folder, sides_of_run in of_run.items()
+        ]
         raise NotComparableError("\n".join(told))
     for side in partial:
         yield f"{side.label} is a partial result"
@@ -58,13 +65,20 @@ def _odd_reasons(side: Side) -> Iterator[str]:
         yield f"{side.label}: {odd[0].key} is ok, but has a failure reason: {odd[0].reason}{more}"
 
 
-def how_to_finish(labels: Sequence[str], folder: Path | None) -> str:
+def how_to_finish(labels: Sequence[str], folder: Path | None, *, merged: bool = False) -> str:
     """Explain why partial results are not compared, and how to proceed.
 
     Args:
         labels: of the results of a run.
         folder: their location; if it is a run folder, the run can be resumed there.
+        merged: they are merged of the runs of shards, of which some are missing.
     """
+    if merged:
+        are = "is a partial result" if len(labels) == 1 else "are partial results"
+        return (
+            f"{listed(labels)} {are}, merged without all shards of the sweep. Measure the missing "
+            "ones and merge again, or pass --allow-partial to compare the cases that are there"
+        )
     known = folder is not None and (folder / CONFIG_NAME).is_file()
     are = "is a partial result: its" if len(labels) == 1 else "are partial results: their"
     return (

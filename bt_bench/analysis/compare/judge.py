@@ -23,6 +23,7 @@ from bt_bench.analysis.compare.entries import (
 )
 from bt_bench.analysis.compare.estimating import Question, answer
 from bt_bench.analysis.compare.facts import facts_of, partial_warnings
+from bt_bench.analysis.compare.parts import compared_places
 from bt_bench.analysis.compare.selection import Selection
 from bt_bench.analysis.compare.self_checks import failed_self_checks
 from bt_bench.analysis.compare.subject import subject_of
@@ -186,13 +187,14 @@ def _comparable(matchup: Matchup, criteria: Criteria) -> Iterator[str]:
         )
     for side in (base, other):
         yield from crash_warnings(side)
-    yield from refuse_differences(
-        base,
-        other,
-        ignore_device=criteria.ignore_device,
-        ignore_helpers=criteria.ignore_helpers,
-        ignore_plan=criteria.ignore_plan,
-    )
+    for base, other in compared_places(matchup):
+        yield from refuse_differences(
+            base,
+            other,
+            ignore_device=criteria.ignore_device,
+            ignore_helpers=criteria.ignore_helpers,
+            ignore_plan=criteria.ignore_plan,
+        )
 
 
 def _in_order(asked: Sequence[Asked]) -> list[Asked]:

@@ -19,14 +19,18 @@ def failed_self_checks(matchups: Sequence[Matchup]) -> Iterator[str]:
     for label, side in sides_of(matchups).items():
         runs.setdefault(side.result.header.run_id, {})[label] = side
     for sides in runs.values():
-        # A run has one calibration, for all its variants.
-        calibrations = (side.result.header.calibration for side in sides.values())
-        calibration = next(filter(None, calibrations), None)
-        missed = missed_promises(calibration) if calibration is not None else []
-        if missed:
-            found = "; ".join(f"{each.promise} (found {each.found})" for each in missed)
-            of_run = f" of {_name_of([*sides])}" if len(runs) > 1 else ""
-            yield f"Failed self-check{'s' * (len(missed) > 1)}{of_run}: {found}."
+        headers = [side.result.header for side in sides.values()]
+        for part in headers[0].part_numbers:
+            # A run, or a part of a merged one, has one calibration, for all its variants.
+            calibrations = (header.calibration_of(part) for header in headers)
+            calibration = next(filter(None, calibrations), None)
+            missed = missed_promises(calibration) if calibration is not None else []
+            if missed:
+                found = "; ".join(f"{each.promise} (found {each.found})" for each in missed)
+                run = _name_of([*sides]) if len(runs) > 1 else None
+                where = ", ".join(filter(None, [headers[0].part_name(part), run]))
+                of_run = f" of {where}" if where else ""
+                yield f"Failed self-check{'s' * (len(missed) > 1)}{of_run}: {found}."
 
 
 def _name_of(labels: Sequence[str]) -> str:

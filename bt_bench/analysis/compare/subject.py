@@ -26,7 +26,9 @@ def subject_of(matchups: Sequence[Matchup], count: int) -> str:
     headers = [side.result.header for side in sides]
     configs = dict.fromkeys(header.config for header in headers)
     on_gpu = any(header.environment.device == "cuda" for header in headers)
-    machines = dict.fromkeys(machine_text(header.environment) for header in headers)
+    machines = dict.fromkeys(
+        machine_text(environment) for header in headers for environment in header.environments
+    )
     where = listed([*machines]) if on_gpu else "without a GPU"
     how = agreement(case for side in sides for case in side.result.cases)
     right = {

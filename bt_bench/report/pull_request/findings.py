@@ -351,12 +351,13 @@ def _machine(evidence: Evidence) -> Iterator[str]:
         yield from measured_on(results)
         for environment in dict.fromkeys(
             (
-                each.environment.cpu,
-                each.environment.cpu_count,
-                each.environment.platform,
-                each.environment.python,
+                each.cpu,
+                each.cpu_count,
+                each.platform,
+                each.python,
             )
-            for each in results
+            for result in results
+            for each in result.environments
         ):
             cpu, count, platform, python = environment
             cores = f", {counted(count, 'CPU')}" if count else ""

@@ -15,7 +15,7 @@ from bt_bench.analysis import (
     tally,
 )
 from bt_bench.base import Block, Bullets, Document, Section, format_number
-from bt_bench.base.errors import counted
+from bt_bench.base.errors import counted, listed
 from bt_bench.base.names import Operation
 from bt_bench.report.run.arranged import Arms, arrange, is_resolved, primary_series
 from bt_bench.report.run.brief_tables import (
@@ -102,8 +102,8 @@ def summaries(arms: Arms) -> Iterator[Section]:
 def brief_title(arms: Arms, *, partial: bool) -> str:
     """Return the title: config, cases, machine, and whether the results are right."""
     cases = len({case_id.case for case_id in arms.case_ids})
-    environment = arms.baseline.result.environment
-    where = "without a GPU" if arms.on_cpu else machine_text(environment)
+    machines = dict.fromkeys(map(machine_text, arms.baseline.result.environments))
+    where = "without a GPU" if arms.on_cpu else listed([*machines])
     checked = check_text(arms)
     rest = f"{counted(cases, 'case')} {where}{' (PARTIAL)' if partial else ''}"
     told = f"{arms.baseline.result.config}, {rest}"
@@ -119,9 +119,12 @@ def _crashes(arms: Arms) -> Iterator[str]:
 
 def missed_texts(arms: Arms) -> Iterator[str]:
     """Yield the promises about measurements that this machine does not keep."""
-    calibration = arms.baseline.result.calibration
-    missed = missed_promises(calibration) if calibration else []
-    yield from (f"Failed self-check: {promise_text(each)}." for each in missed)
+    result = arms.baseline.result
+    for part in result.part_numbers:
+        calibration, name = result.calibration_of(part), result.part_name(part)
+        of_part = "" if name is None else f" of {name}"
+        missed = missed_promises(calibration) if calibration else []
+        yield from (f"Failed self-check{of_part}: {promise_text(each)}." for each in missed)
 
 
 def failure_texts(arms: Arms) -> Iterator[str]:

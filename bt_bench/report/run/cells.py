@@ -170,7 +170,7 @@ def number_cell(value: float | None) -> Cell:
 
 def disagreements_of(arm: ArrangedArm, case: CaseResult) -> tuple[Crosscheck, ...]:
     """Return the cross-checks of a case whose methods do not agree."""
-    return disagreements(crosschecks(case, arm.result.calibration))
+    return disagreements(crosschecks(case, arm.result.calibration_of(case.part)))
 
 
 def concerns(check: Crosscheck, series: Series) -> bool:

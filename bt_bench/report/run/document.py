@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from bt_bench.analysis import EVERYTHING, Rules, Selection, crash_text, family_facts
 from bt_bench.base import Block, Bullets, Document, Section, Table
@@ -78,10 +79,7 @@ def arms_document(
         sections.append(failure_section(failures))
     if crashes:
         sections.append(Section(_CRASHES, (Bullets(crashes),)))
-    result = arms.baseline.result
-    if result.calibration is not None:
-        profiles = bool(result.plan.profile_rounds)
-        sections.append(calibration_section(result.calibration, profiles=profiles))
+    sections += _calibration_sections(arms.baseline.result)
     sections.append(advice(arms))
     partial = not all(result.complete for result in results)
     return Document(
@@ -98,6 +96,15 @@ def arms_document(
         ),
         sections=tuple(sections),
     )
+
+
+def _calibration_sections(result: VariantResult) -> Iterator[Section]:
+    """Yield a section for the calibration of a run, or one for each part of a merged run."""
+    for part in result.part_numbers:
+        calibration, name = result.calibration_of(part), result.part_name(part)
+        if calibration is not None:
+            section = calibration_section(calibration, profiles=bool(result.plan.profile_rounds))
+            yield section if name is None else replace(section, title=f"{section.title}: {name}")
 
 
 def title_of(results: Sequence[VariantResult], partial: bool) -> str:

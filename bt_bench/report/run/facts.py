@@ -44,13 +44,15 @@ _DISCARDED = {
 
 def measured_on(results: Sequence[VariantResult]) -> list[str]:
     """Return a text per environment; several only if results of several runs are combined."""
-    variants: dict[tuple[str, ...], list[str]] = {}
+    measured: dict[tuple[str, ...], dict[str, None]] = {}
     for result in results:
-        texts = tuple(_describe_environment(result.environment))
-        variants.setdefault(texts, []).append(result.variant.name)
-    if len(variants) == 1:
-        return list(next(iter(variants)))
-    return [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in variants.items()]
+        for part in result.part_numbers:
+            texts = tuple(_describe_environment(result.environment_of(part)))
+            name = result.part_name(part) or result.variant.name
+            measured.setdefault(texts, {})[name] = None
+    if len(measured) == 1:
+        return list(next(iter(measured)))
+    return [f"{', '.join(names)}: {' '.join(texts)}" for texts, names in measured.items()]
 
 
 def run_facts(arms: Arms) -> Iterator[str]:
@@ -88,12 +90,26 @@ def _run_fact(arms: Arms) -> str:
     tool = f"bt-bench {result.tool.version}{commit}{dirty}"
     suite = suite_name(result.suite)
     of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
-    return f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
+    told = f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
+    if result.parts is not None:
+        told += f" It is merged of {counted(len(result.parts), 'shard')}."
+    elif result.shard is not None:
+        told += f" It is shard {result.shard.text} of {counted(result.shard.cases, 'case')}."
+    return told
 
 
 def progress_text(arms: Arms, planned_cases: int | None) -> str:
     """Return the progress of an interrupted run."""
-    done = sum(all(case_id in arm.cases for arm in arms.all) for case_id in arms.case_ids)
+    done_ids = [i for i in arms.case_ids if all(i in arm.cases for arm in arms.all)]
+    parts = arms.baseline.result.parts
+    if parts is not None:
+        there = len({case_id.case for case_id in done_ids})
+        return (
+            f"PARTIAL: merged of {len(parts)} of {counted(parts[0].shard.count, 'shard')}; "
+            f"{there} of {counted(parts[0].shard.cases, 'workload')} are done for every variant. "
+            "Measure the missing ones, and merge again."
+        )
+    done = len(done_ids)
     planned = "" if planned_cases is None else f" of {planned_cases}"
     return (
         f"PARTIAL: the run was interrupted; {done}{planned} "

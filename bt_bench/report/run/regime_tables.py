@@ -120,7 +120,7 @@ def budget_table(arms: Arms, operation: Operation) -> Table | None:
         for case_id in arms.cases_of(operation)
         for arm in arms.all
         if (case := arm.ok_case(case_id)) is not None
-        for found in budgets(case, arm.result.calibration)
+        for found in budgets(case, arm.result.calibration_of(case.part))
     )
     columns = (
         *("Config", "Variant", "Launch", "Step", "Host", "Device left", "Latency"),

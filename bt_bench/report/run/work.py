@@ -89,7 +89,7 @@ def work_text(arms: Arms, operation: Operation) -> str:
 
 def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | None:
     """Return the figures of a case for machines; unknown ones are null."""
-    found = roofline(case, result.calibration)
+    found = roofline(case, result.calibration_of(case.part))
     if found is None:
         return None
     figures = {name: getattr(found, place) for name, place in ROOFLINE_FIGURES.items()}
@@ -105,7 +105,7 @@ def _rooflines(
             case = arm.ok_case(case_id)
             if case is None or arm.result.environment.device == "cpu":
                 continue
-            found = roofline(case, arm.result.calibration)
+            found = roofline(case, arm.result.calibration_of(case.part))
             if found is not None:
                 yield case_id, arm, found
 

@@ -144,7 +144,7 @@ def about_run(results: Sequence[VariantResult]) -> About:
     Args:
         results: results of a run's variants, at least one.
     """
-    environments = [result.environment for result in results]
+    environments = [each for result in results for each in result.environments]
     suites = {suite_name(each.suite): each.suite for each in results}
     return About(
         run_ids=[*dict.fromkeys(result.run_id for result in results)],

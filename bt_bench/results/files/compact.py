@@ -79,6 +79,7 @@ class CompactCase:
         instances: instance of each round of the log.
         taken: samples by metric name.
         spreads: by metric name, the difference of an unchanged copy, as a share.
+        part: in a merged result, the index of its part.
     """
 
     operation: Operation
@@ -92,6 +93,7 @@ class CompactCase:
     instances: Rounds
     taken: Mapping[str, Taken]
     spreads: Mapping[str, float]
+    part: int | None = None
 
     @property
     def key(self) -> str:
@@ -207,6 +209,7 @@ class _Keeper:
             instances=self._once(case.rounds.instance if case.rounds else ()),
             taken=taken,
             spreads=_spreads(case.control_spreads, taken),
+            part=case.part,
         )
 
     def _taken(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,12 @@ from bt_bench.results.files.writing import changed_meanwhile
 from bt_bench.results.run.case import CaseResult
 from bt_bench.results.run.result import BASELINE, SCHEMA_VERSION, VariantResult
 from bt_bench.results.run.series import FloatArray
-from bt_bench.results.run.soundness import case_problems, flat_samples, header_problems
+from bt_bench.results.run.soundness import (
+    case_problems,
+    flat_samples,
+    header_problems,
+    part_problems,
+)
 from bt_bench.results.run.suites import SuiteInfo, context_of
 
 Read = TypeVar("Read")
@@ -105,7 +111,9 @@ def parse_with(
                 case = CaseResult.model_validate_json(bytes(each), strict=True, context=context)
                 keys.append(case.key)
                 samples = flat_samples(case.measurements)
-                problem = next(case_problems(f"$.cases[{index}]", case, samples), None)
+                at = f"$.cases[{index}]"
+                found = chain(part_problems(at, case, header), case_problems(at, case, samples))
+                problem = next(found, None)
                 if problem is not None:
                     damage = damage or f"{problem} (case {case.key})"
                 elif damage is None:

@@ -109,7 +109,7 @@ class ResultWriter:
         keys = [key for key in dict.fromkeys([*order, *self._places]) if key in self._places]
         digest = hashlib.sha256()
         with replacing(self._path) as file:
-            for chunk in _chunks(self._header, map(self._line, keys)):
+            for chunk in result_chunks(self._header, map(self._line, keys)):
                 file.write(chunk.encode())
                 digest.update(chunk.encode())
         self._journal.close()
@@ -170,11 +170,16 @@ def write_result(folder: RunFolder, result: VariantResult) -> Path:
 
 
 def _to_json(result: VariantResult) -> str:
-    return "".join(_chunks(result, map(_to_line, result.cases)))
+    return "".join(result_chunks(result, map(_to_line, result.cases)))
 
 
-def _chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
-    """Yield the text of a file, with one line per key and per case, for readable diffs."""
+def result_chunks(result: VariantResult, cases: Iterable[str]) -> Iterator[str]:
+    """Yield the text of a result file, with one line per key and per case, for readable diffs.
+
+    Args:
+        result: the result; its cases are ignored.
+        cases: the lines of its cases.
+    """
     yield "{\n"
     for key, value in result.model_dump(mode="json", exclude={"cases"}).items():
         yield f"  {json.dumps(key)}: {compact_json(value)},\n"

@@ -239,6 +239,10 @@ class CaseResult(Noun):
     notes: list[str] = []  # what is missing, and why
     control: list[Measurement] = []  # of the unchanged copy, if this arm was the one copied
     control_spreads: list[ControlSpread] = []
+    # Wall time of the case for all variants, with its share of the workload's check; an earlier
+    # version did not record it.
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    part: Annotated[int, Field(ge=0)] | None = None  # in a merged result: index into its parts
 
     @property
     def digest(self) -> str:

@@ -17,7 +17,12 @@ def sweep_commands(results: Sequence[VariantResult]) -> list[str]:
     Absolute paths are shortened to their last name: others do not have these folders, and their
     names may be private.
     """
-    commands = (shlex.join(map(public_text, result.tool.command)) for result in results)
+    tools = (
+        tool
+        for result in results
+        for tool in (*(part.tool for part in result.parts or ()), result.tool)
+    )
+    commands = (shlex.join(map(public_text, tool.command)) for tool in tools)
     return [*dict.fromkeys(map(one_line, commands))]
 
 

@@ -7,7 +7,10 @@ never 0.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from bt_bench.base.names import Operation as Operation
 from bt_bench.results.run.calibration import Calibration
@@ -93,10 +96,49 @@ class VariantInfo(Noun):
     native: bool | None = None
 
 
+class Shard(Noun):
+    """The share of a sweep that one run measures, as `--shard K/N` asks.
+
+    Args:
+        index: K, counted from 1.
+        count: N.
+        balance: id of the earlier run by whose seconds the cases were divided; `None`: divided by
+            a hash of each case.
+        cases: number of cases of the whole sweep, one per workload.
+        division: digest of the list of all cases and their shards: equal in all shards of a sweep.
+    """
+
+    index: int = Field(ge=1)
+    count: int = Field(ge=1)
+    balance: str | None = None
+    cases: int = Field(ge=0)
+    division: str
+
+    @property
+    def text(self) -> str:
+        """Return `2/3`, as on the command line."""
+        return f"{self.index}/{self.count}"
+
+
+class Part(Noun):
+    """One of the runs that a merged result consists of: its origin, and where it was measured."""
+
+    run_id: str
+    created: str
+    tool: Tool
+    environment: Environment
+    calibration: Calibration | None
+    shard: Shard
+
+
 class VariantResult(Noun):
-    """One result file: all cases of one variant in one run.
+    """One result file: all cases of one variant in one run, or in merged runs.
 
     Schema 2 is read too: it names no suite, and all its results are of the default one.
+
+    A run that is a shard of a sweep has `shard`. A merged result has `parts`: each of its cases
+    names the part that measured it, and all variants have a case from the same part. It has the
+    `environment` of its first part, and no calibration of its own.
     """
 
     schema_version: Literal[2, 3] = SCHEMA_VERSION
@@ -111,4 +153,38 @@ class VariantResult(Noun):
     suite: SuiteInfo | None = None
     variant: VariantInfo
     crashes: list[Crash] = []
+    shard: Shard | None = None
+    parts: Annotated[list[Part], Field(min_length=1)] | None = None
     cases: list[CaseResult]
+
+    def calibration_of(self, part: int | None) -> Calibration | None:
+        """Return the calibration that holds for a case.
+
+        Args:
+            part: the case's `part`.
+        """
+        if self.parts is None or part is None:
+            return self.calibration
+        return self.parts[part].calibration
+
+    def environment_of(self, part: int | None) -> Environment:
+        """Return the environment that a case was measured in; see `calibration_of`."""
+        if self.parts is None or part is None:
+            return self.environment
+        return self.parts[part].environment
+
+    @property
+    def environments(self) -> Sequence[Environment]:
+        """Return the environment of each part; a run that is not merged has one."""
+        return [self.environment_of(part) for part in self.part_numbers]
+
+    @property
+    def part_numbers(self) -> Sequence[int | None]:
+        """Return the values that the `part` of a case may have."""
+        return [None] if self.parts is None else range(len(self.parts))
+
+    def part_name(self, part: int | None) -> str | None:
+        """Return the name of a part in reports, such as `shard 2/3`; `None` if not merged."""
+        if self.parts is None or part is None:
+            return None
+        return f"shard {self.parts[part].shard.text}"

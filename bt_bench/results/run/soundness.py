@@ -18,7 +18,7 @@ from operator import lt
 import numpy as np
 import numpy.typing as npt
 
-from bt_bench.results.run.calibration import PlainCopies
+from bt_bench.results.run.calibration import Calibration, PlainCopies
 from bt_bench.results.run.case import (
     CaseResult,
     CompiledKernel,
@@ -41,6 +41,7 @@ def problems(result: VariantResult) -> Iterator[str]:
     """Yield problems that types do not catch, each with its JSON path."""
     yield from header_problems(result, [case.key for case in result.cases])
     for index, case in enumerate(result.cases):
+        yield from part_problems(f"$.cases[{index}]", case, result)
         yield from case_problems(f"$.cases[{index}]", case)
 
 
@@ -53,12 +54,13 @@ def header_problems(header: VariantResult, keys: Sequence[str]) -> Iterator[str]
     """
     yield from _repeated("$.cases", "key", keys)
     yield from _impossible_calibration(header)
-    for index, line in enumerate(header.calibration.lines if header.calibration else ()):
-        if len(line.reported_us) != len(line.set_us):
-            yield (
-                f"$.calibration.lines[{index}].reported_us has {len(line.reported_us)} lengths; "
-                f"expected {len(line.set_us)}, as set_us has"
-            )
+
+
+def part_problems(path: str, case: CaseResult, header: VariantResult) -> Iterator[str]:
+    """Yield a problem if a case does not name one of the parts of its result; see `problems`."""
+    if case.part not in header.part_numbers:
+        expected = "no part" if header.parts is None else f"one of {len(header.parts)} parts"
+        yield f"{path}.part is {case.part}; expected {expected}, as $.parts has"
 
 
 def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None) -> Iterator[str]:
@@ -129,17 +131,29 @@ def _impossible_rows(path: str, rows: Sequence[Sequence[float]]) -> Iterator[str
 
 
 def _impossible_calibration(result: VariantResult) -> Iterator[str]:
-    calibration = result.calibration
-    if calibration is None:
-        return
-    for index, figure in enumerate(calibration.figures):
-        yield from impossible_times(f"$.calibration.figures[{index}].samples", figure.samples)
-    for index, line in enumerate(calibration.lines):
-        path = f"$.calibration.lines[{index}]"
-        yield from impossible_times(f"{path}.set_us", line.set_us)
-        yield from _impossible_rows(f"{path}.reported_us", line.reported_us)
-    if calibration.copies is not None:
-        yield from _unsound_copies("$.calibration.copies", calibration.copies)
+    for at, calibration in _calibrations(result):
+        for index, figure in enumerate(calibration.figures):
+            yield from impossible_times(f"{at}.figures[{index}].samples", figure.samples)
+        for index, line in enumerate(calibration.lines):
+            path = f"{at}.lines[{index}]"
+            if len(line.reported_us) != len(line.set_us):
+                yield (
+                    f"{path}.reported_us has {len(line.reported_us)} lengths; expected "
+                    f"{len(line.set_us)}, as set_us has"
+                )
+            yield from impossible_times(f"{path}.set_us", line.set_us)
+            yield from _impossible_rows(f"{path}.reported_us", line.reported_us)
+        if calibration.copies is not None:
+            yield from _unsound_copies(f"{at}.copies", calibration.copies)
+
+
+def _calibrations(result: VariantResult) -> Iterator[tuple[str, Calibration]]:
+    """Yield the calibrations of a result with their JSON paths."""
+    if result.calibration is not None:
+        yield "$.calibration", result.calibration
+    for index, part in enumerate(result.parts or ()):
+        if part.calibration is not None:
+            yield f"$.parts[{index}].calibration", part.calibration
 
 
 def _unsound_copies(path: str, copies: PlainCopies) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""`bt-bench merge`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bt_bench.base.errors import ExitCode, counted, listed
+from bt_bench.cli.exits import say, visible
+from bt_bench.cli.next_steps import command
+from bt_bench.cli.options import JsonOption, print_json
+
+if TYPE_CHECKING:
+    from bt_bench.runs import Merged
+
+
+def merge(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="The folders of the runs of all shards, in any order.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write the merged run to DIR. DIR must not exist.",
+            show_default=False,
+        ),
+    ],
+    allow_partial: Annotated[
+        bool,
+        typer.Option(
+            "--allow-partial",
+            help="Merge although shards or cases are missing; the result is marked as partial.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Merge the runs of the shards of a sweep into one run.
+
+    The runs must be of one config, measured by the same code; GPUs and hosts may differ, and each
+    case keeps its own. Every case must be there once. Needs neither torch nor a GPU. Exits with 4
+    if the runs do not belong together or something is missing, with 5 if a variant failed a case.
+
+    Examples:
+    - `bt-bench merge shards/1 shards/2 --out reports/all`
+    - `bt-bench merge shards/* --out reports/all --allow-partial`
+    """
+    from bt_bench.runs import MergeRequest
+    from bt_bench.runs import merge as merge_runs
+
+    merged = merge_runs(MergeRequest(runs, out, allow_partial))
+    for line in merged.missing:
+        say(f"warning: {line}")
+    if as_json:
+        print_json(_summary(merged))
+    else:
+        partial = ", PARTIAL" if merged.missing else ""
+        parts = len(merged.header.parts or ())
+        print(
+            visible(
+                f"Merged {counted(parts, 'shard')}: {counted(merged.cases, 'result')} of "
+                f"{counted(len(merged.variants), 'variant')}{partial}, in {merged.folder}/"
+            )
+        )
+        print(visible(f"Measured on {listed(_machines(merged))}"))
+        print(visible(f"Next:    {command('show', merged.folder)}"))
+    return ExitCode.CHECK_FAILED if _count(merged, "failed") else ExitCode.OK
+
+
+def _machines(merged: Merged) -> list[str]:
+    """Return the devices, each with the number of shards that it measured."""
+    from bt_bench.analysis import device_name
+
+    names = Counter(device_name(each) or "an unknown device" for each in merged.environments)
+    return [f"{name} ({counted(number, 'shard')})" for name, number in names.items()]
+
+
+def _count(merged: Merged, status: str) -> int:
+    return sum(number for found, number in merged.statuses.items() if found.value == status)
+
+
+def _summary(merged: Merged) -> dict[str, object]:
+    """Return the document of `--json`, with the keys of a sweep's."""
+    return {
+        "schema_version": 1,
+        "run_id": merged.header.run_id,
+        "folder": str(merged.folder),
+        "comparison": None,
+        "results": {name: str(merged.folder / f"{name}.json") for name in merged.variants},
+        "complete": not merged.missing,
+        "cases": merged.cases,
+        **{name: _count(merged, name) for name in ("failed", "insufficient", "unsupported")},
+        "crashes": merged.crashes,
+        "shards": [part.shard.index for part in merged.header.parts or ()],
+        "missing": list(merged.missing),
+    }

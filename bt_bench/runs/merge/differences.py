@@ -1,0 +1,151 @@
+"""Differences between the runs of shards that must not be merged, each with file and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
+
+from bt_bench.base.errors import NotComparableError, UsageError, shown
+from bt_bench.results import (
+    DIVISION_NAME,
+    Division,
+    LinedResult,
+    VariantResult,
+    helper_differences,
+    suite_name,
+)
+from bt_bench.runs.merge.shard_runs import ShardRun
+
+_MOST = 10  # differences that are listed
+_PATHS = ("suite", "kernels")  # of a config; digests tell whether the code is the same
+_SOFTWARE = ("device", "interpreted", "bt_bench", "commit", "torch", "triton", "cuda")
+
+
+def refuse_differences(runs: Sequence[ShardRun]) -> None:
+    """Refuse runs that are not shards of one sweep, measured by the same code.
+
+    GPUs, drivers and hosts may differ: each case keeps its own.
+
+    Args:
+        runs: in the order of the shards, at least one.
+
+    Raises:
+        NotComparableError: with a line per difference from the first run.
+    """
+    found = chain.from_iterable(_differences(runs[0], run) for run in runs[1:])
+    listed = list(islice(found, _MOST + 1))
+    if listed:
+        more = ["… and more"] if len(listed) > _MOST else []
+        raise NotComparableError(
+            "\n".join(["these are not shards of one sweep:", *listed[:_MOST], *more])
+        )
+
+
+def refuse_twice(runs: Sequence[ShardRun]) -> None:
+    """Refuse two runs of one shard: its cases would be there twice.
+
+    Args:
+        runs: in the order of the shards.
+
+    Raises:
+        UsageError: naming both folders, and a case.
+    """
+    for before, run in pairwise(runs):
+        if before.shard.index != run.shard.index:
+            continue
+        ids = [None if each.header is None else each.header.run_id for each in (before, run)]
+        copies = " and are copies of one run" if ids[0] == ids[1] is not None else ""
+        own = run.own
+        twice = f"case {own[0]!r} would be there twice" if own else "one is enough"
+        raise UsageError(
+            f"{before.folder} and {run.folder} are both shard {run.shard.text}{copies}: "
+            f"{twice}; leave one of them out"
+        )
+
+
+def _differences(first: ShardRun, other: ShardRun) -> Iterator[str]:
+    if first.division.digest != other.division.digest:
+        files = [f"{run.folder / DIVISION_NAME}" for run in (first, other)]
+        for what, *values in _of_divisions(first.division, other.division):
+            yield _told(what, files, values)
+    files = [str(run.config.path) for run in (first, other)]
+    before, after = (
+        {name: value for name, value in run.config.values.items() if name not in _PATHS}
+        for run in (first, other)
+    )
+    yield from _of_values(files, before, after)
+    for variant, lined in first.results.items():
+        if variant in other.results:
+            yield from _of_results(lined, other.results[variant])
+
+
+def _of_divisions(first: Division, other: Division) -> Iterator[tuple[str, object, object]]:
+    """Yield the differences of two divisions, each with both values."""
+    if first.count != other.count:
+        yield "number of shards", first.count, other.count
+    if first.balance != other.balance:
+        by_hash = "by hash"
+        yield "division", first.balance or by_hash, other.balance or by_hash
+    before, after = ({case.name: case for case in each.cases} for each in (first, other))
+    for name in {**before, **after}:
+        if name not in before or name not in after:
+            left, right = ("there" if name in each else "not there" for each in (before, after))
+            yield f"case {name!r}", left, right
+    common = [case.name for case in first.cases if case.name in after]
+    for name in common:
+        if before[name].digest != after[name].digest:
+            what = f"digest of the parameters of case {name!r}"
+            yield what, before[name].digest, after[name].digest
+        elif before[name].shard != after[name].shard and first.count == other.count:
+            yield f"shard of case {name!r}", before[name].shard, after[name].shard
+    there = [case.name for case in other.cases if case.name in before]
+    for number, (left, right) in enumerate(zip(common, there, strict=True), start=1):
+        if left != right:
+            yield f"case number {number}", left, right
+            return
+
+
+def _of_values(
+    files: Sequence[str], first: Mapping[str, object], other: Mapping[str, object], path: str = ""
+) -> Iterator[str]:
+    """Yield the differences of two sections of a config."""
+    for name in {**first, **other}:
+        values = first.get(name), other.get(name)
+        if all(isinstance(value, dict) for value in values):
+            yield from _of_values(files, *values, f"{path}{name}.")  # type: ignore[arg-type]
+        elif values[0] != values[1]:
+            yield _told(f"{path}{name}", files, values)
+
+
+def _of_results(first: LinedResult, other: LinedResult) -> Iterator[str]:
+    files = [str(first.given), str(other.given)]
+    facts = [_facts(each.header) for each in (first, other)]
+    for name, value in facts[0].items():
+        if value != facts[1][name]:
+            yield _told(name, files, (value, facts[1][name]))
+    helpers = (each.header.environment.helpers for each in (first, other))
+    for difference in helper_differences(*helpers):
+        yield f"  {difference}: {files[0]} against {files[1]}"
+
+
+def _facts(header: VariantResult) -> dict[str, object]:
+    """Return the facts by name that must be equal."""
+    suite, variant = header.suite, header.variant
+    environment = {f"environment.{name}": getattr(header.environment, name) for name in _SOFTWARE}
+    return {
+        "schema_version": header.schema_version,
+        "tool.version": header.tool.version,
+        "config": header.config,
+        **{f"plan.{name}": value for name, value in header.plan},
+        "suite": suite_name(suite),
+        "suite.source_sha256": None if suite is None else suite.source_sha256,
+        "variant.source_sha256": variant.source_sha256,
+        "variant.native": variant.native,
+        **environment,
+    }
+
+
+def _told(what: str, files: Sequence[str], values: Sequence[object]) -> str:
+    """Return a line on a value that differs, such as `plan.rounds: 6 in A, 7 in B`."""
+    sides = (f"{shown(value)} in {file}" for value, file in zip(values, files, strict=True))
+    return f"  {what}: {', '.join(sides)}"
