@@ -30,7 +30,7 @@ def budget_chart(arms: Arms, case_id: CaseId, where: str = "") -> BarChart | Non
         (arm.name, budget)
         for arm in arms.all
         if (case := arm.ok_case(case_id)) is not None
-        for budget in budgets(case, arm.result.calibration)
+        for budget in budgets(case, arm.result.calibration_of(case.part))
     ]
     if not found:
         return None
