@@ -120,13 +120,14 @@ class BarChart:
 
 @dataclass(frozen=True)
 class LineChart:
-    """A drawing in SVG with its data."""
+    """A drawing in SVG with its data; `arms` names its lines if they are not the page's arms."""
 
     name: str
     title: str
     alternative: str
     drawing: Markup
     data: Table
+    arms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

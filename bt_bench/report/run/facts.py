@@ -46,7 +46,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
     """Return a text per environment; several only if results of several runs are combined."""
     variants: dict[tuple[str, ...], list[str]] = {}
     for result in results:
-        texts = tuple(_describe_environment(result.environment))
+        texts = tuple(describe_environment(result.environment))
         variants.setdefault(texts, []).append(result.variant.name)
     if len(variants) == 1:
         return list(next(iter(variants)))
@@ -102,7 +102,8 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
     )
 
 
-def _describe_environment(environment: Environment) -> Iterator[str]:
+def describe_environment(environment: Environment) -> Iterator[str]:
+    """Yield sentences on a machine, its software, and its limits and warnings."""
     name = device_name(environment) or "an unknown device"
     software = f"torch {environment.torch or '?'}, Triton {environment.triton or '?'}"
     helpers = "" if environment.helpers is None else f" {helpers_text(environment.helpers)}"

@@ -14,11 +14,18 @@ from bt_bench.results.run.result import VariantResult
 def sweep_commands(results: Sequence[VariantResult]) -> list[str]:
     """Return the command line of each run, quoted for a shell, without duplicates.
 
+    Absolute paths are shortened, see `command_text`.
+    """
+    return [*dict.fromkeys(command_text(result.tool.command) for result in results)]
+
+
+def command_text(command: Sequence[str]) -> str:
+    """Return a command line, quoted for a shell.
+
     Absolute paths are shortened to their last name: others do not have these folders, and their
     names may be private.
     """
-    commands = (shlex.join(map(public_text, result.tool.command)) for result in results)
-    return [*dict.fromkeys(map(one_line, commands))]
+    return one_line(shlex.join(map(public_text, command)))
 
 
 def public_text(argument: str) -> str:
