@@ -40,9 +40,14 @@ def found_page(given: Sequence[str]) -> FoundPage | None:
     Args:
         given: the arguments of `bt-bench report`.
     """
+    from bt_bench.cli.profile.shown import profile_files
+
     path = Path(given[0])
     if len(given) != 1:
         return None
+    if files := profile_files(path):
+        folder = path if path.is_dir() else path.parent
+        return FoundPage("profile", folder / _page_name(), lambda: render_profile(files))
     file = _recording_in(path) if path.is_dir() else path
     if file is None or not file.is_file() or _kind_of(file) is None:
         return None
@@ -111,6 +116,39 @@ def write_gate_page(judged: Judged, folder: Path) -> None:
         write_run_file(file, render_page(gate_page(judged, taken)))
     except Exception as error:  # the verdicts stand, whatever becomes of their page
         say(f"warning: no page of this gate: {visible(str(error))}")
+
+
+def render_profile(files: Sequence[Path]) -> str:
+    """Return the page of a profile's files: timelines, counters, and kernels with their code."""
+    from bt_bench.base import unpacked_path
+    from bt_bench.cli.profile.shown import read_shown
+    from bt_bench.report.page import profile_page, render_page
+    from bt_bench.results import TIMELINE_NAME, read_timeline
+
+    timelines = [file for file in files if unpacked_path(file).name == TIMELINE_NAME]
+    others = [file for file in files if file not in timelines]
+    timeline = read_timeline(timelines[0]) if timelines else None
+    return render_page(profile_page(timeline, [read_shown(file, whole=True)[2] for file in others]))
+
+
+def write_profile_page(folder: Path) -> list[str]:
+    """Write the page of a profile's folder, and return its name; warn if that cannot be done."""
+    from bt_bench.cli.profile.shown import profile_files
+    from bt_bench.results import write_run_file
+
+    name = _page_name()
+    try:
+        write_run_file(folder / name, render_profile(profile_files(folder)))
+    except Exception as error:  # the profile stands, whatever becomes of its page
+        say(f"warning: no page of this profile: {visible(str(error))}")
+        return []
+    return [name]
+
+
+def _page_name() -> str:
+    from bt_bench.results import PAGE_NAME
+
+    return PAGE_NAME
 
 
 def _recording_in(folder: Path) -> Path | None:

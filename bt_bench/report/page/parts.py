@@ -131,6 +131,16 @@ class LineChart:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A drawing in SVG as wide as the page, with its own background and colours, and its data."""
+
+    name: str
+    title: str
+    drawing: Markup
+    data: Table
+
+
+@dataclass(frozen=True)
 class GridCell:
     """A cell of the large table.
 
@@ -170,7 +180,7 @@ class Grid:
     one: float | None = None
 
 
-Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Grid
+Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Picture | Grid
 
 
 @dataclass(frozen=True)
