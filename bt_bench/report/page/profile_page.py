@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -72,7 +73,8 @@ def _timeline_page(timeline: Timeline) -> Page:
         warnings=tuple(text for text in doubts if isinstance(text, str)),
         sections=(
             PageSection("Where the time goes", (*bars, *lanes)),
-            *map(section_of, document.sections),
+            # Rows of all variants take many screens.
+            *(replace(section_of(each), folded=len(steps) > 1) for each in document.sections),
             PageSection("The host's calls as flames", flames, folded=True),
             PageSection("How it was measured", (method, _environment(timeline.environment))),
             PageSection("Repeat it", (Bullets((_command(timeline),)),)),
