@@ -340,6 +340,24 @@ class Ledger:
         changes[~np.isfinite(changes)] = math.nan
         return changes
 
+    def ratios(self, subject: SeriesKey, *, apart: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return ratios by round: the head's that is tested, and the control's to the base.
+
+        They are NaN where a value is missing or zero.
+
+        Args:
+            subject: one of the ledger's.
+            apart: whether its arms were measured in a process each.
+        """
+        row = self.subjects.index(subject)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = {arm: np.log(values[row]) for arm, values in self.values().items()}
+            head = (APART if apart else PAIRED).change(logs)
+            both = np.array([head, logs[GateArm.CONTROL] - logs[GateArm.BASE]])
+            both[~np.isfinite(both) | (np.abs(both) > LARGEST_LOG)] = math.nan
+        first, second = np.exp(both)
+        return first, second
+
     def values(self) -> dict[GateArm, FloatArray]:
         """Return per arm an array [subjects, rounds]; NaN where missing."""
         shape = (-1, len(self.subjects))

@@ -14,8 +14,7 @@ from bt_bench.cli.exits import say, visible
 from bt_bench.cli.loading import latest_run
 from bt_bench.cli.options import JsonOption, RedactOption
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
-
-_PAGE = "html"
+from bt_bench.cli.pages import PAGE_FORMAT, found_page, refuse_other_suffix, write_found
 
 if TYPE_CHECKING:
     from bt_bench.report.evidence import Evidence
@@ -26,8 +25,8 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="A run folder; or two or more run folders or result files, the base first, also "
-            "as LABEL=PATH.",
+            help="A run folder, a profile, or a recording of a gate; or two or more run folders or "
+            "result files, the base first, also as LABEL=PATH.",
             show_default="the latest run",
         ),
     ] = None,
@@ -70,13 +69,17 @@ def report(
     from bt_bench.results import redacted
 
     given = runs or [latest_run()]
-    chosen = formats or ([] if as_json else [_PAGE])
+    known = redactor_here([Path(text) for text in given]) if redact else None
+    if (page := found_page(given, known)) is not None:
+        write_found(page, formats, out, as_json)
+        return ExitCode.OK
+    chosen = formats or ([] if as_json else [PAGE_FORMAT])
     if out is None:
-        chosen = [_page_in(given) if each == _PAGE else each for each in chosen]
+        chosen = [_page_in(given) if each == PAGE_FORMAT else each for each in chosen]
     outputs = parse_outputs(chosen, as_json, tuple(REPORT_FORMATS))
     outputs = outputs if out is None else _into(out, outputs)
     for output in outputs:
-        _refuse_other_suffix(output)
+        refuse_other_suffix(output)
         _spare_human_text(output)
     with no_collection(collect_first=False):
         evidence = _read(given)
@@ -85,7 +88,7 @@ def report(
     for output in sorted(outputs, key=lambda each: each.path is None):
         text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)
-        if output.name == _PAGE and output.path is not None:
+        if output.name == PAGE_FORMAT and output.path is not None:
             say(f"wrote {visible(str(output.path))}")
         if output.name == "pr":
             where = "" if output.path is None else f"{output.path}: "
@@ -106,20 +109,11 @@ def _page_in(given: Sequence[str]) -> str:
 
     parsed = [parse_given(text) for text in given]
     if len(parsed) == 1 and parsed[0].is_folder:
-        return f"{_PAGE}={Path(parsed[0].path) / PAGE_NAME}"
+        return f"{PAGE_FORMAT}={Path(parsed[0].path) / PAGE_NAME}"
     raise UsageError(
         "the page is not of one run folder, so it has no place of its own; expected its file, as "
         f"in --out {PAGE_NAME}"
     )
-
-
-def _refuse_other_suffix(output: Output) -> None:
-    """Refuse to write HTML into a file that is named as another format's."""
-    path = output.path
-    if output.name == _PAGE and path is not None and path.suffix in (".md", ".json", ".txt"):
-        raise UsageError(
-            f"{path} would be HTML; expected a file such as {path.stem}.html, or another --format"
-        )
 
 
 def _spare_human_text(output: Output) -> None:

@@ -62,7 +62,13 @@ from bt_bench.results.gate.census import (
     read_census,
     write_census,
 )
-from bt_bench.results.gate.recording import Recorder, Recording, Revision, read_recording
+from bt_bench.results.gate.recording import (
+    Judging,
+    Recorder,
+    Recording,
+    Revision,
+    read_recording,
+)
 from bt_bench.results.gate.rounds import GateArm, GateRound, RoundSource, SeriesKey
 from bt_bench.results.profile.counters import (
     COUNTERS_NAME,
@@ -114,7 +120,12 @@ from bt_bench.results.run.case import (
     StopReason,
     WorkloadRecord,
 )
-from bt_bench.results.run.commands import folder_of, public_text, sweep_commands
+from bt_bench.results.run.commands import (
+    command_text,
+    folder_of,
+    public_text,
+    sweep_commands,
+)
 from bt_bench.results.run.conditions import Condition, Harm, condition_texts
 from bt_bench.results.run.helpers import (
     HELPER_TRAITS,

@@ -25,6 +25,7 @@ from bt_bench.runs.gate.lost import (
     other_suite,
     without_variant,
 )
+from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import GateSide, RoundsRequest

@@ -60,8 +60,10 @@ def test_equal_revisions_are_the_same(repo):
     assert "after 4 rounds: 1 SAME" in outcome.err
     assert sorted(path.name for path in Path("out").iterdir()) == [
         "recording.json",
+        "report.html",
         "verdicts.json",
     ]
+    assert "Verdicts: 2 SAME." in Path("out/report.html").read_text()
     recording = read_recording("out/recording.json")
     assert len(recording.rounds) == 4
     assert recording.tool.command[0] == "bt-bench"
@@ -629,6 +631,42 @@ def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped
         outcome = run(*static, *options)
         assert outcome.code == 5, outcome.err
         assert "no step" in outcome.out
+
+
+def test_a_page_that_cannot_be_written_fails_no_gate(repo, monkeypatch):
+    def no_space(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("bt_bench.results.write_run_file", no_space)
+    outcome = gate("--out", "out")
+    assert outcome.code == 0
+    assert "warning: no page of this gate: No space left on device" in outcome.err
+    assert "rounds and verdicts are in out/" in outcome.err
+
+
+def test_a_recording_becomes_the_page_that_its_gate_wrote_by_the_same_rules(repo):
+    write(repo, {"mine/script.json": script(103.0)})
+    gate("--out", "out", "--threshold", "4", "--detect", "9", "--metric", "stage_us")
+    before = Path("out/report.html").read_text()
+    assert run("report", "out", "--out", "again.html").err == "bt-bench: wrote again.html\n"
+    again = Path("again.html").read_text()
+    for text in (before, again):
+        assert "Verdicts: 1 SAME." in text
+        assert "A slowdown of 9 %" in text
+        assert "within the margin of 4 %" in text
+    assert "does not have the rules" not in again
+
+
+def test_a_gate_has_a_page_and_no_other_report(repo):
+    gate("--out", "out")
+    Path("out/other.json").write_text(Path("out/recording.json").read_text())
+    assert run("report", "out/other.json").err == "bt-bench: wrote out/other.html\n"
+    for options in (["--json"], ["--format", "md"]):
+        said = refused("report", "out/recording.json", *options)
+        assert "a recording of a gate has no such report, only a page" in said
+    said = refused("report", "out", "--format", "html=a.html", "--out", "b.html")
+    assert "--format has a file already" in said
+    assert "would be HTML" in refused("report", "out", "--out", "b.md")
 
 
 def test_a_recording_is_no_result(repo):

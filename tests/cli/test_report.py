@@ -129,7 +129,10 @@ def test_a_label_hides_no_variant():
     [
         (("report", ORIGIN.with_name("origni")), "does not exist; expected a run folder"),
         (("report", ORIGIN.parent), "holds no result file (<variant>.json)"),
-        (("report", ORIGIN.parent / "profile" / "decode"), "is a timeline, not a result"),
+        (
+            ("report", ORIGIN.parent / "profile" / "decode", ORIGIN, "--json"),
+            "is a timeline, not a result",
+        ),
         (("report", ORIGIN.parent / "gate-ca9318f"), "is a recording, not a result"),
         (("report", "-"), "- cannot be reported"),
         (("report", ORIGIN, "--format", "xml"), "unknown format; expected one of html, md, pr"),

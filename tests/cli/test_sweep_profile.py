@@ -45,8 +45,8 @@ ROUNDS = 40
 APART = {"one": {"baseline": 40.0, "fused": 20.0}, "two": {"baseline": 90.0, "fused": 88.0}}
 TOGETHER = {"one": {"baseline": 40.0, "fused": 39.0}, "two": {"baseline": 90.0, "fused": 30.0}}
 BROKEN = Reason(code=ReasonCode.RAISED, message="it broke")
-TIMELINE_FILES = {"profile.md", "timeline.json", "timeline.svg", "trace.json"}
-COUNTERS_FILES = {"counters.md", "counters.json", "kernels.ncu-rep"}
+TIMELINE_FILES = {"profile.md", "report.html", "timeline.json", "timeline.svg", "trace.json"}
+COUNTERS_FILES = {"counters.md", "report.html", "counters.json", "kernels.ncu-rep"}
 
 
 class ScriptedGpu:

@@ -12,7 +12,7 @@ import typer
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import MOST_ROUNDS, parse_fail_on, resolved
 from bt_bench.cli import completion
-from bt_bench.cli.gate.common import RECORDING_NAME, Options, both_trees, finish, make_folder
+from bt_bench.cli.gate.common import Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
 from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
@@ -39,6 +39,7 @@ from bt_bench.cli.outputs import (
     FormatOption,
     parse_outputs,
 )
+from bt_bench.cli.pages import RECORDING_NAME
 
 if TYPE_CHECKING:
     from bt_bench.base.names import DeviceChoice

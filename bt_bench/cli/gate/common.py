@@ -13,6 +13,7 @@ from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import choose_variants
 from bt_bench.cli.outputs import Output, final_code, write_outputs
+from bt_bench.cli.pages import RECORDING_NAME, write_gate_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 
-RECORDING_NAME = "recording.json"
 VERDICTS_NAME = "verdicts.json"
 
 
@@ -262,6 +262,7 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
+        write_gate_page(judged, folder)
         rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
         say(f"{rounds}verdicts are in {folder}/")
     why = not_comparable(judged.judgements)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
-from bt_bench.cli.gate.common import RECORDING_NAME
 from bt_bench.cli.options import command_line
+from bt_bench.cli.pages import RECORDING_NAME
 
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged

@@ -10,6 +10,7 @@ from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import chosen_device, print_json, traceback_printer
+from bt_bench.cli.pages import write_profile_page
 from bt_bench.cli.profile.one_step import one_operation, refuse_before_it_is_taken
 from bt_bench.cli.profile.places import PAGE_NAME, PREFIX, naming_profile
 from bt_bench.cli.profile.requests import ProfileRequest, print_end
@@ -166,4 +167,5 @@ def write_counters_profile(
     write_text(folder.path / page_name, render_document(page))
     # Last: a folder with counters then has their whole profile.
     write_counters(folder.path / COUNTERS_NAME, taken.counters)
-    return [page_name, COUNTERS_NAME, *filter(None, [taken.counters.report])]
+    report = filter(None, [taken.counters.report])
+    return [page_name, COUNTERS_NAME, *report, *write_profile_page(folder.path)]

@@ -32,15 +32,7 @@ def show_profile(
     Raises:
         UsageError: if it is damaged, and for a choice, since a profile is shown as a whole.
     """
-    from bt_bench.results import CONFIG_NAME, COUNTERS_NAME, TIMELINE_NAME
-
-    path = Path(run)
-    names = (TIMELINE_NAME, COUNTERS_NAME, CENSUS_NAME)
-    if path.is_dir():
-        files = [] if (path / CONFIG_NAME).is_file() else [path / name for name in names]
-    else:
-        files = [path] if unpacked_path(path).name in names else []
-    files = [file for file in map(packed_or_not, files) if file.is_file()]
+    files = profile_files(Path(run))
     if not files:
         return False
     if selects:
@@ -48,7 +40,7 @@ def show_profile(
             f"{run} is a profile, which is shown as a whole; leave out -k, --variants, "
             "--operations and --format"
         )
-    shown = [_read(file, redact, whole=whole) for file in files]
+    shown = [read_shown(file, redact, whole=whole) for file in files]
     if as_json:
         print_json({"schema_version": 1} | {key: found for key, found, _ in shown})
         return True
@@ -59,7 +51,19 @@ def show_profile(
     return True
 
 
-def _read(file: Path, redact: Redactor | None, *, whole: bool) -> tuple[str, Any, Document]:
+def profile_files(path: Path) -> list[Path]:
+    """Return the files of a profile, given by its folder or one of them; none if it is not one."""
+    from bt_bench.results import CONFIG_NAME, COUNTERS_NAME, TIMELINE_NAME
+
+    names = (TIMELINE_NAME, COUNTERS_NAME, CENSUS_NAME)
+    if path.is_dir():
+        files = [] if (path / CONFIG_NAME).is_file() else [path / name for name in names]
+    else:
+        files = [path] if unpacked_path(path).name in names else []
+    return [file for file in map(packed_or_not, files) if file.is_file()]
+
+
+def read_shown(file: Path, redact: Redactor | None, *, whole: bool) -> tuple[str, Any, Document]:
     """Return a file's key in JSON, its JSON, and its page."""
     from bt_bench.report.profile import (
         counters_document,

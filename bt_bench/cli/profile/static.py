@@ -11,6 +11,7 @@ from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import print_json, traceback_printer
+from bt_bench.cli.pages import write_profile_page
 from bt_bench.cli.profile.places import PAGE_NAME, PREFIX
 from bt_bench.cli.profile.requests import ProfileRequest, print_end
 
@@ -60,6 +61,7 @@ def static_profile(request: ProfileRequest) -> ExitCode:
     write_census(folder.path / CENSUS_NAME, census)
     page = kernels_document(census, targets, whole=True)
     write_text(folder.path / PAGE_NAME, render_document(page))
+    files = [PAGE_NAME, CENSUS_NAME, *write_profile_page(folder.path)]
     failed = any(of.failure is not None for v in census.variants for of in v.operations)
     code = ExitCode.CHECK_FAILED if failed else ExitCode.OK
     if request.as_json:
@@ -76,7 +78,7 @@ def static_profile(request: ProfileRequest) -> ExitCode:
         print_document(kernels_document(census, targets, whole=request.whole))
     else:
         print_document(changes_document(changes, str(request.against)))
-    print_end(folder, (PAGE_NAME, CENSUS_NAME), "a kernel" if changes is None else None)
+    print_end(folder, files, "a kernel" if changes is None else None)
     return code
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bt_bench.base.errors import ExitCode
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import print_json, say_begin, worker_for
+from bt_bench.cli.pages import write_profile_page
 from bt_bench.cli.profile.one_step import one_operation, refuse_before_it_is_taken
 from bt_bench.cli.profile.places import PAGE_NAME, PREFIX, naming_profile
 from bt_bench.cli.profile.requests import ProfileRequest, print_end
@@ -132,7 +133,8 @@ def write_profile(folder: RunFolder, timeline: Timeline) -> list[str]:
         write_text(folder.path / name, text)
     # Last: a folder with a timeline then has its whole profile.
     write_timeline(folder.path / TIMELINE_NAME, timeline)
-    return [PAGE_NAME, TIMELINE_NAME, *(name for name in texts if name != PAGE_NAME)]
+    names = [PAGE_NAME, TIMELINE_NAME, *(name for name in texts if name != PAGE_NAME)]
+    return [*names, *write_profile_page(folder.path)]
 
 
 def _print_json(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bt_bench.analysis import Judged, Judgement, Rules, family_facts, tally_of
 from bt_bench.base import Block, Bullets, Cell, Section, Table, unit_text
@@ -15,6 +15,7 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
+from bt_bench.report.page import parts
 from bt_bench.report.page.grid import judged_grid, operation_title
 from bt_bench.report.page.parts import CasePart, Page, PageSection, section_of
 from bt_bench.report.page.speed_ups import primary_groups, speed_up_chart
@@ -35,7 +36,10 @@ def compared_page(evidence: Evidence) -> Page:
 
 
 def judged_page(
-    judged: Judged, details: Sequence[Section] = (), doubts: Sequence[str] = ()
+    judged: Judged,
+    details: Sequence[Section] = (),
+    doubts: Sequence[str] = (),
+    blocks_of: Callable[[str], Iterable[parts.Block]] = lambda _: (),
 ) -> Page:
     """Build the page of verdicts, whatever they were taken from.
 
@@ -43,6 +47,7 @@ def judged_page(
         judged: the verdicts.
         details: further sections.
         doubts: why too little was compared, a clause each.
+        blocks_of: returns what the part on a case shows beside its verdicts, by the case's key.
     """
     arms = (judged.base, *judged.others)
     keys = dict.fromkeys(each.key for each in judged.judgements)
@@ -52,13 +57,15 @@ def judged_page(
         by_key[each.key].append(each)
     groups = primary_groups(judged.judgements)
     charts = [chart for group in groups if (chart := speed_up_chart(group, arms)) is not None]
-    facts = (*judged.facts, *family_facts(judged.judgements, Rules()))
+    power = judged.power.sentence if judged.power else ""  # in the facts of a gate, too
+    facts = [each for each in judged.facts if each != power]
+    facts += family_facts(judged.judgements, Rules())
     return Page(
         title=judged.title,
         answer=(
             *([f"{judged.subject}."] if judged.subject else []),
             *sentences(judged.judgements),
-            *([judged.power.sentence] if judged.power else []),
+            *([power] if power else []),
             f"Verdicts: {tally_of(judged)}.",
         ),
         warnings=(
@@ -74,10 +81,12 @@ def judged_page(
                 tuple(charts) or ("No time was compared; the table has what was.",),
             ),
             PageSection("", (judged_grid(judged.judgements, arms, anchors.get),)),
-            PageSection("How it was decided", (Bullets(facts),)),
+            PageSection("How it was decided", (Bullets(tuple(facts)),)),
             *map(section_of, details),
         ),
-        cases=tuple(_case(anchors[key], members) for key, members in by_key.items()),
+        cases=tuple(
+            _case(anchors[key], members, blocks_of(key)) for key, members in by_key.items()
+        ),
         arms=arms,
     )
 
@@ -92,7 +101,7 @@ def _details(evidence: Evidence) -> Iterator[Section]:
         yield Section(f"Run {results[0].run_id} ({path.name or path})", blocks)
 
 
-def _case(anchor: str, judgements: Sequence[Judgement]) -> CasePart:
+def _case(anchor: str, judgements: Sequence[Judgement], more: Iterable[parts.Block]) -> CasePart:
     first = judgements[0]
     rows = []
     for each in judgements:
@@ -113,4 +122,4 @@ def _case(anchor: str, judgements: Sequence[Judgement]) -> CasePart:
         )
     columns = ("Base", "Other", "Change, %", "Interval, %", "Detectable, %", "Verdict")
     table = Table(("Metric", "Side", *columns), tuple(rows), 2)
-    return CasePart(anchor, f"{operation_title(first.operation)}, {first.case}", (table,))
+    return CasePart(anchor, f"{operation_title(first.operation)}, {first.case}", (table, *more))

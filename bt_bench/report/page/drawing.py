@@ -71,6 +71,8 @@ def line_drawing(
     alternative: str,
     logarithmic: tuple[bool, bool],
     joined: bool = True,
+    levels: Sequence[float] = (),
+    marks: Sequence[float] = (),
 ) -> Markup:
     """Return a drawing of lines of points.
 
@@ -81,13 +83,21 @@ def line_drawing(
         alternative: the content in words.
         logarithmic: whether the horizontal and the vertical axis are.
         joined: whether points are joined.
+        levels: heights of dashed lines across, which the axis includes.
+        marks: places of dashed lines upwards, within the points.
     """
     points = [point for line in lines for point in line.points]
-    xs, ys = [x for x, _ in points], [y for _, y in points]
+    xs, ys = [x for x, _ in points], [*(y for _, y in points), *levels]
     x = _Scale(min(xs), max(xs), _LEFT + 6, _WIDTH - _RIGHT - 6, logarithmic[0])
     low = min(ys) if logarithmic[1] else 0.0
     y = _Scale(low, max(ys), _HEIGHT - _BOTTOM - 4, _TOP + 4, logarithmic[1])
-    parts = [*_axes(x, y, across, up), *_lines(lines, x, y, joined)]
+    dashed = [f"M{_LEFT} {y.at(each):.1f}H{_WIDTH - _RIGHT}" for each in levels]
+    dashed += [f"M{x.at(each):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" for each in marks]
+    parts = [
+        *_axes(x, y, across, up),
+        *(_path("level", d) for d in dashed),
+        *_lines(lines, x, y, joined),
+    ]
     return Markup(
         '<svg role="img" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>'
     ).format(_WIDTH, _HEIGHT, _WIDTH, _HEIGHT, alternative, Markup("").join(parts))

@@ -120,11 +120,22 @@ class BarChart:
 
 @dataclass(frozen=True)
 class LineChart:
-    """A drawing in SVG with its data."""
+    """A drawing in SVG with its data; `arms` names its lines if they are not the page's arms."""
 
     name: str
     title: str
     alternative: str
+    drawing: Markup
+    data: Table
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing in SVG as wide as the page, with its own background and colours, and its data."""
+
+    name: str
+    title: str
     drawing: Markup
     data: Table
 
@@ -169,7 +180,7 @@ class Grid:
     one: float | None = None
 
 
-Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Grid
+Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Picture | Grid
 
 
 @dataclass(frozen=True)

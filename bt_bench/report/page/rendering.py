@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from bt_bench.base import Bullets, Heading, Table, numbered_notes, one_line
-from bt_bench.report.page.parts import BarChart, Grid, IntervalChart, LineChart, Page
+from bt_bench.report.page.parts import BarChart, Grid, IntervalChart, LineChart, Page, Picture
 
 _ASSETS = files("bt_bench.report.page") / "assets"
 _LONGEST = 160  # characters of a name; longer ones are cut, except in the details of a case
@@ -90,6 +90,7 @@ _KINDS = {
     IntervalChart: "intervals",
     BarChart: "bars",
     LineChart: "lines",
+    Picture: "picture",
     Grid: "grid",
 }
 

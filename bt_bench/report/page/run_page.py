@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from bt_bench.analysis import crash_text
 from bt_bench.base import Block, Bullets, Cell, Section, Table
 from bt_bench.base.names import Operation
-from bt_bench.report.calibration import calibration_section
 from bt_bench.report.page.bars import budget_chart
 from bt_bench.report.page.cases import case_part
 from bt_bench.report.page.grid import judged_grid, operation_title
@@ -31,7 +30,7 @@ from bt_bench.report.run.advice import advice
 from bt_bench.report.run.arranged import Arms, primary_series
 from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, summaries
 from bt_bench.report.run.cells import launch_cell, no_case_cell, time_of
-from bt_bench.report.run.document import failure_section, failures_of
+from bt_bench.report.run.document import calibration_sections, failure_section, failures_of
 from bt_bench.report.run.facts import measured_on, measuring_facts, progress_text
 from bt_bench.report.run.work import work_text
 from bt_bench.results import (
@@ -211,8 +210,7 @@ def _details(arms: Arms) -> Iterator[Section]:
     plan = result.plan.model_dump(mode="json")
     rows = tuple((Cell(name), Cell(_plain(value))) for name, value in plan.items())
     yield Section("Plan", (Table(("Setting", "Value"), rows, 2),), folded=True)
-    if result.calibration is not None:
-        section = calibration_section(result.calibration, profiles=bool(result.plan.profile_rounds))
+    for section in calibration_sections(result):
         yield Section(section.title, section.blocks, folded=True)
     section = advice(arms)
     yield Section(section.title, section.blocks, folded=True)

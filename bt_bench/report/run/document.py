@@ -79,7 +79,7 @@ def arms_document(
         sections.append(failure_section(failures))
     if crashes:
         sections.append(Section(_CRASHES, (Bullets(crashes),)))
-    sections += _calibration_sections(arms.baseline.result)
+    sections += calibration_sections(arms.baseline.result)
     sections.append(advice(arms))
     partial = not all(result.complete for result in results)
     return Document(
@@ -98,7 +98,7 @@ def arms_document(
     )
 
 
-def _calibration_sections(result: VariantResult) -> Iterator[Section]:
+def calibration_sections(result: VariantResult) -> Iterator[Section]:
     """Yield a section for the calibration of a run, or one for each part of a merged run."""
     for part in result.part_numbers:
         calibration, name = result.calibration_of(part), result.part_name(part)

@@ -47,7 +47,7 @@ def measured_on(results: Sequence[VariantResult]) -> list[str]:
     measured: dict[tuple[str, ...], dict[str, None]] = {}
     for result in results:
         for part in result.part_numbers:
-            texts = tuple(_describe_environment(result.environment_of(part)))
+            texts = tuple(describe_environment(result.environment_of(part)))
             name = result.part_name(part) or result.variant.name
             measured.setdefault(texts, {})[name] = None
     if len(measured) == 1:
@@ -118,7 +118,8 @@ def progress_text(arms: Arms, planned_cases: int | None) -> str:
     )
 
 
-def _describe_environment(environment: Environment) -> Iterator[str]:
+def describe_environment(environment: Environment) -> Iterator[str]:
+    """Yield sentences on a machine, its software, and its limits and warnings."""
     name = device_name(environment) or "an unknown device"
     software = f"torch {environment.torch or '?'}, Triton {environment.triton or '?'}"
     helpers = "" if environment.helpers is None else f" {helpers_text(environment.helpers)}"

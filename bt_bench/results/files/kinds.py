@@ -37,7 +37,7 @@ RESULT = DocumentKind(
 RECORDING = DocumentKind(
     "recording",
     frozenset({"arms", "subjects", "rounds"}),
-    "`bt-bench selfcheck --recording FILE` reads it",
+    "`bt-bench selfcheck --recording FILE` and `bt-bench report FILE` read it",
 )
 CENSUS = DocumentKind(
     "static census",

@@ -59,11 +59,26 @@ class RecordedRound(Noun):
     ticks: dict[Method, Annotated[float, Field(gt=0)]] = {}
 
 
+class Judging(Noun):
+    """The rules that a gate judges its rounds by; margins are shares.
+
+    Cases may have margins of their own; `most_rounds` limits the look that noise calls for.
+    """
+
+    margin: Annotated[float, Field(ge=0)]
+    alpha: Annotated[float, Field(gt=0, lt=1)]
+    looks: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    most_rounds: Annotated[int, Field(ge=1)]
+    detect: Annotated[float, Field(gt=0)]
+    margins: dict[str, Annotated[float, Field(ge=0)]] = {}
+
+
 class Recording(Noun):
     """A recording: its origin and its rounds, with values in the units of their metrics.
 
     In a round, one process measures all arms in turns. A variant in `apart` has a process for each
     of its arms instead, for the reason given there; in schema 1, which is read too, all have.
+    `judging` is `None` for rounds without a gate, and in recordings of earlier versions.
     """
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
@@ -74,6 +89,7 @@ class Recording(Noun):
     suite: SuiteInfo | None = None
     arms: dict[GateArm, Revision]
     apart: dict[str, str] = {}
+    judging: Judging | None = None
     subjects: list[RecordedSubject]
     rounds: list[RecordedRound]
 
@@ -86,6 +102,23 @@ class Recording(Noun):
     def table(self) -> list[SeriesKey]:
         """Return the subjects, in their order in `values`."""
         return [SeriesKey(s.operation, s.case, s.variant, s.metric) for s in self.subjects]
+
+    def gate_rounds(self) -> list[GateRound]:
+        """Return the rounds by subject, without values that were not measured."""
+        table = self.table()
+        return [
+            GateRound(
+                tuple(taken.order),
+                {
+                    arm: {
+                        s: value for s, value in zip(table, row, strict=True) if value is not None
+                    }
+                    for arm, row in taken.values.items()
+                },
+                taken.ticks,
+            )
+            for taken in self.rounds
+        ]
 
 
 class Recorder:

@@ -14,16 +14,23 @@ from bt_bench.results.run.result import VariantResult
 def sweep_commands(results: Sequence[VariantResult]) -> list[str]:
     """Return the command line of each run, quoted for a shell, without duplicates.
 
-    Absolute paths are shortened to their last name: others do not have these folders, and their
-    names may be private.
+    Absolute paths are shortened, see `command_text`.
     """
     tools = (
         tool
         for result in results
         for tool in (*(part.tool for part in result.parts or ()), result.tool)
     )
-    commands = (shlex.join(map(public_text, tool.command)) for tool in tools)
-    return [*dict.fromkeys(map(one_line, commands))]
+    return [*dict.fromkeys(command_text(tool.command) for tool in tools)]
+
+
+def command_text(command: Sequence[str]) -> str:
+    """Return a command line, quoted for a shell.
+
+    Absolute paths are shortened to their last name: others do not have these folders, and their
+    names may be private.
+    """
+    return one_line(shlex.join(map(public_text, command)))
 
 
 def public_text(argument: str) -> str:

@@ -40,6 +40,7 @@ from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
+from bt_bench.runs.gate.recorded import judging_of
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
@@ -234,7 +235,10 @@ def _timed(
     thresholds = {s: margins[s.case] for s in subjects if s.case in margins}
     source: ProcessRounds | None = None
     while True:
+        plan = plan_of(request, subjects, apart)
         header = header_of(rounds, hello.environment, list(request.command), apart)
+        judging = judging_of(plan, request.rules, margins)
+        header = header.model_copy(update={"judging": judging})
         recorder = Recorder(request.recording, header)
         source = ProcessRounds(
             rounds, subjects, hello, progress, recorder.add, apart, before=source
@@ -242,7 +246,7 @@ def _timed(
         try:
             outcome = run_gate(
                 source,
-                plan_of(request, subjects, apart),
+                plan,
                 request.rules,
                 thresholds,
                 lambda look: progress.say(look.text),

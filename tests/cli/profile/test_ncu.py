@@ -65,12 +65,15 @@ def test_the_profile_is_printed_and_kept(request_, capsys):
     out, err = capsys.readouterr()
     assert "Counters of step/one" in out
     assert "Nsight Compute is profiling fused, 1 of 1" in err
-    assert f"Profile: {request_.out}/ (profile.md, counters.json, kernels.ncu-rep)" in out
+    assert (
+        f"Profile: {request_.out}/ (profile.md, counters.json, kernels.ncu-rep, report.html)" in out
+    )
     assert f"--against {request_.out}" in out
     assert {path.name for path in request_.out.iterdir()} == {
         "profile.md",
         "counters.json",
         "kernels.ncu-rep",
+        "report.html",
     }
     assert (request_.out / "kernels.ncu-rep").read_bytes() == b"a report\n"
     assert read_counters(request_.out).variants[0].kernels[0].name == "gather"
@@ -107,7 +110,7 @@ def test_a_report_that_is_too_large_is_said_to_be(request_, monkeypatch, capsys)
     ncu_profile(request_)
     out, err = capsys.readouterr()
     assert "is not kept: more than 4 B" in err
-    assert "(profile.md, counters.json)" in out
+    assert "(profile.md, counters.json, report.html)" in out
 
 
 def test_refusals_before_anything_runs(request_, config, tmp_path, monkeypatch):

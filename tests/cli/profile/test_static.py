@@ -71,7 +71,7 @@ def test_what_was_changed_is_named_without_being_told_where_to_look(profile):
         " ".join(outcome.out.split())
     )
     assert outcome.err.count("compiling mine for sm_90") == 1
-    assert {path.name for path in before.iterdir()} == {"census.json", "profile.md"}
+    assert {path.name for path in before.iterdir()} == {"census.json", "profile.md", "report.html"}
     against = ("--against", before)
     changes = {}
     for name, edit in (("dependent", DEPENDENT), ("spills", SPILLS), ("copy", COPY)):

@@ -116,6 +116,7 @@ def test_the_profile_is_printed_and_kept(request_, worker, capsys):
     assert "The host binds: the step takes" in out
     assert "The host's calls" not in out
     files = ["profile.md", "timeline.json", "trace.json", "timeline.svg", "host-fused.svg"]
+    files.append("report.html")
     assert f"Profile: {request_.out}/ ({', '.join(files)})" in out
     # Nothing else, such as what an atomic write leaves when it is cut off.
     assert names_in(request_.out) == set(files)
@@ -262,7 +263,7 @@ def test_variants_that_all_fail_have_no_pictures(request_, worker, capsys):
     assert timeline_profile(as_json) is ExitCode.CHECK_FAILED
     document = json.loads(capsys.readouterr().out)
     assert document["timeline"]["variants"] == {"fused": {"reason": "row 3 differs"}}
-    assert names_in(request_.out) == {"profile.md", "timeline.json", "trace.json"}
+    assert names_in(request_.out) == {"profile.md", "timeline.json", "trace.json", "report.html"}
 
 
 def test_a_step_whose_hosts_calls_are_not_known_has_no_picture_of_them(request_, worker):
