@@ -51,6 +51,7 @@ from bt_bench.results.files.reading import (
 from bt_bench.results.files.timings import Timing, read_timing
 from bt_bench.results.files.writing import ResultWriter, changed_meanwhile, write_run_file
 from bt_bench.results.gate.census import (
+    CENSUS_NAME,
     CensusCase,
     Kernel,
     KernelCode,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from bt_bench.base import packed_or_not, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.cli.options import print_json
-from bt_bench.cli.profile.static import CENSUS_NAME
 
 if TYPE_CHECKING:
     from bt_bench.base import Redactor
@@ -53,7 +52,7 @@ def show_profile(
 
 def profile_files(path: Path) -> list[Path]:
     """Return the files of a profile, given by its folder or one of them; none if it is not one."""
-    from bt_bench.results import CONFIG_NAME, COUNTERS_NAME, TIMELINE_NAME
+    from bt_bench.results import CENSUS_NAME, CONFIG_NAME, COUNTERS_NAME, TIMELINE_NAME
 
     names = (TIMELINE_NAME, COUNTERS_NAME, CENSUS_NAME)
     if path.is_dir():

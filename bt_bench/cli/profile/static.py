@@ -11,7 +11,7 @@ from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import print_json, traceback_printer
-from bt_bench.cli.pages import write_profile_page
+from bt_bench.cli.profile.page import write_profile_page
 from bt_bench.cli.profile.places import PAGE_NAME, PREFIX
 from bt_bench.cli.profile.requests import ProfileRequest, print_end
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bt_bench.analysis.code import KernelChange
     from bt_bench.results import StaticCensus
 
-CENSUS_NAME = "census.json"
 TARGETS = ("sm_90", "sm_80", "sm_100")
 """The default targets. The first is the target of the GPUs in the documentation's figures."""
 
@@ -38,7 +37,7 @@ def static_profile(request: ProfileRequest) -> ExitCode:
         kernels_document,
         kernels_json,
     )
-    from bt_bench.results import write_census
+    from bt_bench.results import CENSUS_NAME, write_census
     from bt_bench.worker import take_code_census
 
     targets = list(dict.fromkeys(request.targets or TARGETS))
@@ -88,7 +87,7 @@ def read_profile(path: Path) -> StaticCensus:
     Raises:
         UsageError: if it is not one, or has no code of its kernels.
     """
-    from bt_bench.results import read_census
+    from bt_bench.results import CENSUS_NAME, read_census
 
     file = packed_or_not(path / CENSUS_NAME) if path.is_dir() else path
     if path.is_dir() and not file.is_file():

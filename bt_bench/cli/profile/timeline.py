@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from bt_bench.base.errors import ExitCode
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import print_json, say_begin, worker_for
-from bt_bench.cli.pages import write_profile_page
 from bt_bench.cli.profile.one_step import one_operation, refuse_before_it_is_taken
+from bt_bench.cli.profile.page import write_profile_page
 from bt_bench.cli.profile.places import PAGE_NAME, PREFIX, naming_profile
 from bt_bench.cli.profile.requests import ProfileRequest, print_end
 

@@ -25,6 +25,8 @@ from bt_bench.results.run.suites import context_of
 # Containers down to here have a line per member: census, variants, one variant, its kernels.
 _SPREAD_LEVELS = 4
 
+CENSUS_NAME = "census.json"
+
 
 def write_census(path: Path, census: StaticCensus) -> None:
     """Write or replace a census file atomically.
