@@ -79,7 +79,8 @@ def report(
     with no_collection(collect_first=False):
         evidence = _read(given)
     for output in sorted(outputs, key=lambda each: each.path is None):
-        text = REPORT_FORMATS[output.name](evidence)
+        with no_collection(collect_first=False):
+            text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)
         if output.name == _PAGE and output.path is not None:
             say(f"wrote {visible(str(output.path))}")
@@ -103,6 +104,8 @@ def _page_in(given: Sequence[str]) -> str:
     parsed = [parse_given(text) for text in given]
     if len(parsed) == 1 and parsed[0].is_folder:
         return f"{_PAGE}={Path(parsed[0].path) / PAGE_NAME}"
+    if not all(Path(each.path).exists() for each in parsed):
+        return _PAGE  # to read it is refused
     raise UsageError(
         "the page is not of one run folder, so it has no place of its own; expected its file, as "
         f"in --out {PAGE_NAME}"
