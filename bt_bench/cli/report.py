@@ -86,7 +86,8 @@ def report(
         if redact:
             evidence = redacted(evidence, redactor_here(evidence.paths))
     for output in sorted(outputs, key=lambda each: each.path is None):
-        text = REPORT_FORMATS[output.name](evidence)
+        with no_collection(collect_first=False):
+            text = REPORT_FORMATS[output.name](evidence)
         write_output(output, text)
         if output.name == PAGE_FORMAT and output.path is not None:
             say(f"wrote {visible(str(output.path))}")
@@ -110,6 +111,8 @@ def _page_in(given: Sequence[str]) -> str:
     parsed = [parse_given(text) for text in given]
     if len(parsed) == 1 and parsed[0].is_folder:
         return f"{PAGE_FORMAT}={Path(parsed[0].path) / PAGE_NAME}"
+    if not all(Path(each.path).exists() for each in parsed):
+        return PAGE_FORMAT  # to read it is refused
     raise UsageError(
         "the page is not of one run folder, so it has no place of its own; expected its file, as "
         f"in --out {PAGE_NAME}"

@@ -45,13 +45,14 @@ def small(tmp_path):
 def test_the_page_of_a_run_goes_into_its_folder(small):
     outcome = run("report", small)
     assert (outcome.code, outcome.out) == (0, "")
-    assert outcome.err == f"wrote {small / 'report.html'}\n"
+    assert outcome.err == f"bt-bench: wrote {small / 'report.html'}\n"
     text = (small / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>\n")
 
 
 def test_without_a_run_it_is_the_page_of_the_latest(small, monkeypatch):
     (small.parent / "reports").mkdir()
+    (small / "config.yaml").write_text("name: small\nvariants: [baseline, fused]\n")
     small.rename(small.parent / "reports" / "small")
     monkeypatch.chdir(small.parent)
     assert run("report").code == 0

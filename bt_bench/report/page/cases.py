@@ -40,7 +40,7 @@ def case_part(arms: Arms, case_id: CaseId, anchor: str, stride: int, *, charts: 
         title=f"{operation_title(case_id.operation)}, {case_id.case}",
         blocks=tuple(_blocks(arms, case_id, charts)),
         samples=packed,
-        remark=f"Every {stride}th round is shown." if packed and stride > 1 else "",
+        remark=f"One round in {stride} is shown." if packed and stride > 1 else "",
     )
 
 
