@@ -12,6 +12,7 @@ import typer
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import resolved
 from bt_bench.cli import completion
+from bt_bench.cli.cluster import ClusterOption, sweep_on_cluster
 from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.loading import kernel_folders, load_spec, new_folder
@@ -74,6 +75,7 @@ def sweep(
     overrides: SetOption = None,
     shard: ShardOption = None,
     balance: BalanceOption = None,
+    cluster: ClusterOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
@@ -121,8 +123,11 @@ def sweep(
     - `bt-bench sweep my.yaml --kernels ./my_kernels --variants baseline,mine`
     - `bt-bench sweep origin --profile`
     - `bt-bench sweep production --shard 2/8 --balance reports/earlier`
+    - `bt-bench sweep production --cluster slurm`
     - `bt-bench sweep --resume reports/origin-20260102T030405Z`
     """
+    if cluster is not None:
+        return sweep_on_cluster(ctx, cluster)
     from bt_bench.results import RunFolder
 
     if resume is not None:

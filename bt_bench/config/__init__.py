@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from bt_bench.config.cluster import (
+    ClusterSpec,
+    KubernetesCluster,
+    LocalCluster,
+    SlurmCluster,
+    load_cluster,
+)
 from bt_bench.config.dump import dump_config
 from bt_bench.config.json_schema import SCHEMA_NAME, config_schema
 from bt_bench.config.load import load_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def read_config(source: Source, suite: SuiteRef | None = None) -> ConfigText:
     if is_file_of_functions(path) and path.is_file():
         found = load_suite(find_suite(str(path), Path.cwd(), where="config"))
         return ConfigText(found.own_config, label, path.stem, path.parent)
-    text = _decoded(_read_bytes(path, label, suite), label)
+    text = _decoded(_read_bytes(path, label, lambda: _stock_hint(path, suite)), label)
     return ConfigText(text, label, path.stem, path.parent)
 
 
@@ -109,12 +109,26 @@ def _is_stock(source: str, suite: SuiteRef | None) -> bool:
     return not is_file_of_functions(Path(source)) and source in stock_config_names(suite)
 
 
-def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:
+def read_text_file(path: Path, label: str, expected: str) -> str:
+    """Read a text in UTF-8 of the size that a config may have.
+
+    Args:
+        path: the file.
+        label: its name in messages.
+        expected: the kind of file, for the message that there is none.
+
+    Raises:
+        UsageError: if there is nothing to read, or it is not text.
+    """
+    return _decoded(_read_bytes(path, label, lambda: f"expected {expected}"), label)
+
+
+def _read_bytes(path: Path, label: str, hint: Callable[[], str]) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise UsageError(f"{label}: no such file; {_stock_hint(path, suite)}") from None
+        raise UsageError(f"{label}: no such file; {hint()}") from None
     except IsADirectoryError:
         raise UsageError(f"{label}: is a directory; expected a YAML file") from None
     except PermissionError:
@@ -122,7 +136,7 @@ def _read_bytes(path: Path, label: str, suite: SuiteRef | None) -> bytes:
     except OSError as error:
         raise UsageError(f"{label}: not readable: {error.strerror or error}") from None
     except ValueError:
-        raise UsageError(f"{label!r}: not a path of a file; {_stock_hint(path, suite)}") from None
+        raise UsageError(f"{label!r}: not a path of a file; {hint()}") from None
 
 
 def _stock_hint(path: Path, suite: SuiteRef | None) -> str:

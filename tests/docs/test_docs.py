@@ -27,6 +27,7 @@ from unittest.mock import patch
 import pytest
 from support.commands import run
 
+from bt_bench.config.cluster import load_cluster
 from bt_bench.config.load import load_config
 from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
 from bt_bench.results.run.plan import Plan
@@ -216,7 +217,10 @@ def test_yaml_loads(tmp_path):
         for block in blocks(path):
             if block.language == "yaml" and path.name != "configs.md":
                 (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
-                load_config(str(tmp_path / "config.yaml"))
+                if block.text.startswith("scheduler:"):
+                    load_cluster(tmp_path / "config.yaml", path.name)
+                else:
+                    load_config(str(tmp_path / "config.yaml"))
 
 
 def test_the_gate_of_the_documentation_can_fail(tmp_path):

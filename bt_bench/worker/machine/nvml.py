@@ -64,6 +64,20 @@ def nvml_session() -> Iterator[Any | None]:
             nvml.nvmlShutdown()
 
 
+def gpu_uuids() -> list[str]:
+    """Return the UUIDs of all GPUs of this host as CUDA spells them; none without NVML."""
+    with nvml_session() as nvml:
+        if nvml is None:
+            return []
+        count = nvml.nvmlDeviceGetCount()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        return [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
 def quietly(call: Callable[[], ValueT]) -> ValueT | None:
     """Return the call's value, or `None` where this machine does not offer the reading."""
     try:
