@@ -77,7 +77,7 @@ def packed_samples(arms: Arms, case_id: CaseId, stride: int = 1) -> str:
 
 
 def _means(measurement: Measurement, stride: int) -> dict[int, float]:
-    """Return the time of every `stride`-th round; that of a window is the mean of its steps."""
+    """Return the time of every `stride`-th round; a window has the mean of its steps."""
     taken = zip(measurement.rounds[::stride], measurement.samples[::stride], strict=False)
     return {
         index: steps[0] if len(steps) == 1 else sum(steps) / len(steps)

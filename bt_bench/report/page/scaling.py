@@ -113,7 +113,7 @@ class _Point:
 
 
 def _points(arm: ArrangedArm, series: Series, sizes: Mapping[CaseId, float]) -> list[_Point]:
-    """Return the points of an arm by size; those of many cases are medians over bins of the size.
+    """Return the points of an arm by size; with many cases, medians over bins of the size.
 
     Every bin has as many cases as the others, or one less.
     """
