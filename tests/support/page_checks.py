@@ -6,6 +6,7 @@ text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from support.browser import Opened
@@ -204,21 +205,35 @@ def _sorts(opened: Opened, table: int) -> list[str]:
         (one, values), (other, reverse) = orders
         if {one, other} != {"ascending", "descending"}:
             faults.append(f"{name}: aria-sort is {one}, then {other}")
-        if reverse != values[::-1]:
-            faults.append(f"{name}: {values[:5]} … became {reverse[:5]} …")
-        if not _in_order(values if one == "ascending" else reverse):
-            faults.append(f"{name}: not in order: {values[:5]} …")
+        up, down = (values, reverse) if one == "ascending" else (reverse, values)
+        if not _in_order(up, down):
+            faults.append(f"{name}: not in order: {up[:5]} …, {down[:5]} …")
         opened.page.keyboard.press("Tab")
     return faults
 
 
-def _in_order(values: list[str]) -> bool:
-    """Tell whether values ascend: numbers if all of them are; texts are the page's to order."""
-    try:
-        numbers = [float(value.replace(",", "").replace("−", "-")) for value in values]
-    except ValueError:
+def _in_order(up: list[str], down: list[str]) -> bool:
+    """Tell whether a column was in order, and then in the opposite one.
+
+    Figures go by the number that they begin with, and cells without one come last both times. The
+    order of texts is the page's own.
+    """
+    if down == up[::-1] and not all(map(_number, up)):
         return True
-    return numbers == sorted(numbers)
+    rising, falling = ([_number(text) for text in column] for column in (up, down))
+    numbers = [float(each[0].replace(",", "")) for each in rising if each]
+    falling_numbers = [float(each[0].replace(",", "")) for each in falling if each]
+    return (
+        bool(numbers)
+        and all(rising[: len(numbers)])
+        and all(falling[: len(numbers)])
+        and numbers == sorted(numbers)
+        and falling_numbers == numbers[::-1]
+    )
+
+
+def _number(text: str) -> re.Match[str] | None:
+    return re.match(r"-?[\d,]*\.?\d+", text.replace("−", "-"))
 
 
 def _tab_to(opened: Opened, selector: str) -> bool:
