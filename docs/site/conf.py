@@ -24,7 +24,7 @@ NAVIGATION = {
         *("docs/how-fast", "docs/results", "docs/measurement", "docs/profile"),
         *("docs/profile-example", "reports/README"),
     ),
-    "Gates": ("docs/ci", "docs/static-gate", "docs/gate-statistics"),
+    "Gates and scale": ("docs/ci", "docs/static-gate", "docs/gate-statistics", "docs/scale"),
     "Kernels": (
         *("docs/block-tables", "docs/batch-preparation", "docs/one-launch", "docs/variants"),
         *("docs/suites", "docs/engines", "docs/vllm", "docs/vllm-plugin"),

@@ -35,10 +35,11 @@ OPTIONS = {
 COMMAND_ALONE = {
     "compare": {
         *("results", "formats", "as_json", "only_changed", "show_all", "sort", "explain"),
-        *("baseline", "save", "reports"),
+        *("baseline", "save", "reports", "redact"),
     },
     "sweep": {
         *("ctx", "config", "resume", "profile", "dry_run", "dump_config", "traceback", "as_json"),
+        *("shard", "balance", "cluster"),
     },
 }
 

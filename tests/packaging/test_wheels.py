@@ -309,7 +309,7 @@ def test_the_light_wheel_has_the_tool_and_its_configs_and_no_kernels(bench_wheel
 def test_it_requires_nothing_heavy_but_by_extras(bench_wheel):
     required = metadata_of(bench_wheel).get_all("Requires-Dist")
     light = {re.match(r"[\w-]+", line)[0] for line in required if "extra ==" not in line}
-    assert light == {"msgspec", "numpy", "pydantic", "rich", "ruamel-yaml", "typer"}
+    assert light == {"jinja2", "msgspec", "numpy", "pydantic", "rich", "ruamel-yaml", "typer"}
     run = {re.match(r"[\w-]+", line)[0] for line in required if "extra == 'run'" in line}
     assert run == {"bt-kernels", "nvidia-ml-py", "nvtx", "torch", "triton"}
 

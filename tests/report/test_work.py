@@ -59,7 +59,7 @@ def run(
 
 
 def table_of(results: list[VariantResult]) -> list[dict[str, str]]:
-    table = work_table(arrange(results), ops.GATHER_SLOTS)
+    table = gathering_of(results)
     assert isinstance(table, Table)
     rows = [[cell.text for cell in row] for row in table.rows]  # type: ignore[union-attr]
     return [dict(zip(table.columns, row, strict=True)) for row in rows]  # type: ignore[arg-type]
@@ -67,6 +67,11 @@ def table_of(results: list[VariantResult]) -> list[dict[str, str]]:
 
 def text_of(results: list[VariantResult]) -> str:
     return work_text(arrange(results), ops.GATHER_SLOTS)
+
+
+def gathering_of(results):
+    arms = arrange(results)
+    return work_table(arms, arms.cases_of(ops.GATHER_SLOTS))
 
 
 def test_a_row_per_case_and_variant() -> None:
@@ -109,7 +114,7 @@ def test_what_is_missing_says_why() -> None:
 
 def test_without_a_gpu_or_in_earlier_files_there_is_nothing() -> None:
     results = run({"small": 1000}, device="cpu")
-    assert work_table(arrange(results), ops.GATHER_SLOTS) is None
+    assert gathering_of(results) is None
     assert text_of(results) == ""
     earlier = [make_result(cases=[make_case(samples={Quantity.GPU_US: [[3.0]]})])]
     assert "Work: " not in render_comparison(earlier)

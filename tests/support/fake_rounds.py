@@ -202,13 +202,18 @@ class _Worker:
             if what == "raises":
                 reason = Reason(code=ReasonCode.RAISED, message=f"while {where}d: no luck")
                 return Failure(reason, place, False)
-            once = self.folder / "done"
-            if what == "crashes_once" and not once.exists():
-                once.touch()
+            if what == "crashes_once" and self._is_first():
                 reason = Reason(code=ReasonCode.CRASHED, message=f"while {where}d: it died")
                 return Failure(reason, place, True)
-            if what == "kills" or (what == "kills_once" and not once.exists()):
-                once.touch()
+            if what == "kills" or (what == "kills_once" and self._is_first()):
                 self.activity.enter(arm)
                 os.kill(os.getpid(), signal.SIGKILL)
         return None
+
+    def _is_first(self) -> bool:
+        """Returns whether no process was here before, whichever arm it imported first."""
+        try:
+            (self.folder.parent / "done").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
