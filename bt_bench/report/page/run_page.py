@@ -29,6 +29,7 @@ from bt_bench.report.page.speed_ups import metric_title, primary_groups, speed_u
 from bt_bench.report.run.advice import advice
 from bt_bench.report.run.arranged import Arms, primary_series
 from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, summaries
+from bt_bench.report.run.brief_tables import launch_text
 from bt_bench.report.run.cells import launch_cell, no_case_cell, time_of
 from bt_bench.report.run.document import calibration_sections, failure_section, failures_of
 from bt_bench.report.run.facts import measured_on, measuring_facts, progress_text
@@ -85,6 +86,10 @@ def _answer(arms: Arms) -> Iterator[str]:
         ]
         yield f"{section.title}:"
         yield from sentences
+    if arms.on_cpu:  # without times, launches are the answer
+        for operation in _operations(arms):
+            if launches := launch_text(arms, operation):
+                yield f"{operation_title(operation)}: {launches}"
 
 
 def _warnings(arms: Arms, planned_cases: int | None, *, partial: bool) -> Iterator[str]:
