@@ -95,7 +95,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a simulated sweep went.
+    """Hold the figures of a simulated sweep.
 
     Args:
         makespan_s: until its last case is done.

@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"[0-9A-Za-z.:%-]+")
 
 
 class ClusterSpec(Noun):
-    """What every scheduler needs to know.
+    """Describe the settings that all schedulers share.
 
     Args:
         shards: number of shards; `None`: four per worker.

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site of the documentation; `make site` runs it, and any warning fails.
+"""Build the site of the documentation by Sphinx; `make site` runs it, and any warning fails.
 
 The pages are README.md, CHANGELOG.md, those of docs/ and the reports. They are read where they lie
 in the repository, so their links hold here and there. A link to any other file offers a copy of it.

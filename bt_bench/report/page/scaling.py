@@ -1,4 +1,4 @@
-"""How each primary time grows with the sizes of the cases."""
+"""Draw the growth of each primary time with the sizes of the cases."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LEDGER_NAME = "ledger.jsonl"
 
 
 class Plan(Noun):
-    """How the shards of a sweep are begun and continued.
+    """Hold the commands that begin and continue the shards of a sweep.
 
     Args:
         shards: their number.

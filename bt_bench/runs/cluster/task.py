@@ -28,7 +28,7 @@ _POLL_S, _PATIENCE_S = 0.5, 60.0
 
 
 class Ended(TypedDict):
-    """How a shard ended on a worker.
+    """Describe the end of a shard on a worker.
 
     Attributes:
         code: exit code of the command; `None`: it was not run.

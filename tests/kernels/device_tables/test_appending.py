@@ -211,7 +211,7 @@ ROWS = (0, 1, 47, 48, 95, 96, 129)
 
 
 def outcome_of(rng, owner, reads_twice):
-    """What a random request comes to, given in a random way."""
+    """Returns the effect of a random request, given in a random way."""
     row, ids, overwrite = request_for(rng, 2, 130, rng.random() < 0.5, ROWS)
     if reads_twice:
         ids = [list(each) if isinstance(each, Iterator) else each for each in ids]
@@ -228,7 +228,7 @@ def outcome_of(rng, owner, reads_twice):
 
 
 def trace_of(owner, tables, seed, reads_twice):
-    """What random requests come to, and all that a launch is told of them."""
+    """Returns the effect of random requests, with all arguments of their launch."""
     rng = random.Random(seed)
     staged, trace = tables._staged, []
     for _ in range(60):
