@@ -112,13 +112,15 @@ def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
     judgements = arms.judged.judgements if arms.judged else ()
     names = [arm.name for arm in arms.all]
     groups = primary_groups(judgements)
+    if arms.on_cpu:  # of staging alone, in few rounds: intervals that say nothing are left out
+        groups = [group for group in groups if group.is_resolved]
     charts = [chart for group in groups if (chart := speed_up_chart(group, names)) is not None]
     yield from charts
     if not charts:
         if not arms.others:
             yield f"{_NOTHING}one variant alone was measured."
         elif arms.on_cpu:
-            yield f"{_NOTHING}times need a GPU. Launches are in the table below."
+            yield f"{_NOTHING}times need a GPU, and no difference in staging is resolved."
         else:
             yield f"{_NOTHING}no case has a time on both sides."
 

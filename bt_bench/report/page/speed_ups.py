@@ -27,6 +27,11 @@ class Group:
     metric: str
     judgements: tuple[Judgement, ...]
 
+    @property
+    def is_resolved(self) -> bool:
+        """Return whether any of them is a difference that was shown."""
+        return any(each.is_final for each in self.judgements)
+
 
 def metric_title(name: str) -> str:
     """Return `host time`, or the metric's own name if it has no everyday one."""

@@ -63,7 +63,20 @@ def test_without_a_gpu_there_are_launches():
     cases = [make_case("small", ops.STEP)]
     cpu = make_environment("cpu")
     bare = read([make_result(name, cases, environment=cpu) for name in ("baseline", "fused")])
-    assert "No speed-up can be shown: times need a GPU." in bare.text
+    assert "times need a GPU, and no difference in staging is resolved." in bare.text
+    assert "Launches per step: " in page.text
+
+
+@pytest.mark.parametrize(("factor", "drawn"), [(1.0, False), (0.5, True)])
+def test_without_a_gpu_staging_is_drawn_if_a_difference_is_resolved(factor, drawn):
+    def staged(times, period):
+        noisy = [[times * (100 + index * 5 % period)] for index in range(96)]
+        return [make_case("small", ops.STEP, {Quantity.STAGE_US: noisy})]
+
+    cpu = make_environment("cpu")
+    sides = {"baseline": (1.0, 31), "fused": (factor, 29)}
+    page = read([make_result(name, staged(*us), environment=cpu) for name, us in sides.items()])
+    assert ("speed-up/step/stage_us" in page.charts) == drawn
 
 
 def test_a_partial_run_says_how_far_it_is():
