@@ -327,7 +327,7 @@ def gate(
             return show_plan(request)
         prepare(request)  # user errors show before a folder is made
         folder = make_folder(spec.name, out)
-        judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
+        judged = trees.at_home(run_rounds(replace(request, recording=folder / RECORDING_NAME)))
     return finish(judged, options, folder)
 
 

@@ -76,6 +76,7 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
     from bt_bench.runs import compare_trees, isolations
 
     with both_trees(options) as trees:
+        options = replace(options, on_traceback=trees.tracebacks(options.on_traceback))
         old_tree, new_tree, lost = trees.base, trees.head, trees.lost
         old_found, new_found = old_tree.variants(), new_tree.variants()
         alike = _alike(options, trees, (old_found, new_found))
@@ -91,12 +92,13 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
                 raise UsageError(old_tree.named(str(error))) from None
         judged = judge_static(old, new, old_tree.label, new_tree.label)
         gone = (missing_from_config(*place, judged) for place in lost.places)
-        return replace(
+        judged = replace(
             judged,
             judgements=(*judged.judgements, *gone),
             facts=(same.how, *alike, *judged.facts),
             warnings=(*judged.warnings, *lost.warnings),
         )
+        return trees.at_home(judged)
 
 
 def _alike(
