@@ -30,6 +30,7 @@ from bt_bench.results.run.case import (
 from bt_bench.results.run.metrics import Metric, metric_of
 from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Method, Quantity, Series, Status
 from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.rows import typical_of
 from bt_bench.results.run.series import FloatArray
 
 Rounds = tuple[int, ...]
@@ -259,8 +260,7 @@ def _spreads(spreads: Iterable[ControlSpread], taken: Mapping[str, Taken]) -> di
         if share is None and metric.name in taken:
             # Files of earlier versions lack the share. Take the copy for one of this variant; for a
             # variant faster than the one copied, that overestimates the share.
-            typical = np.median(np.median(taken[metric.name].samples, axis=0))
-            scale = float(typical) + metric.offset
+            scale = typical_of(taken[metric.name].samples) + metric.offset
             share = spread.difference_us / scale if scale > 0 else None
         if share is not None:
             found[metric.name] = max(abs(share), found.get(metric.name, 0.0))
