@@ -87,8 +87,9 @@ class Document:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters that could forge rows or colours."""
-    visible = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(visible.split())
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
 
 
 def inert(text: str) -> str:
