@@ -17,7 +17,7 @@ from bt_bench.report.formats.texts import (
 )
 from bt_bench.report.page.axis import LogAxis, axis_of, speed_up_of
 from bt_bench.report.page.parts import Grid, GridCell, GridColumn
-from bt_bench.report.page.speed_ups import arm_index, metric_title
+from bt_bench.report.page.speed_ups import arm_index, metric_heading
 
 LAUNCHES = "launches"
 
@@ -45,8 +45,7 @@ def judged_grid(judgements: Sequence[Judgement], arms: Sequence[str], anchor: An
     counted = [name for name in dict.fromkeys(each.metric for each in deciding) if name == LAUNCHES]
     columns = [GridColumn("Case"), GridColumn("Operation"), GridColumn("Variant")]
     for name in metrics:
-        title = metric_title(name)
-        columns.append(GridColumn(f"{title[0].upper()}{title[1:]}, µs", numeric=True))
+        columns.append(GridColumn(f"{metric_heading(name)}, µs", numeric=True))
         columns += [GridColumn("Speed-up", numeric=True), GridColumn("Verdict")]
     columns += [GridColumn(_counted_title(name, deciding), numeric=True) for name in counted]
     built = []
@@ -64,7 +63,7 @@ def judged_grid(judgements: Sequence[Judgement], arms: Sequence[str], anchor: An
         built.append(tuple(cells))
     return Grid(
         title="All cases",
-        caption=f"{len(built)} rows, a row for each case and variant. Sort by a column's title; "
+        caption=f"A row for each case and variant, {len(built)} in all. Sort by a column's title; "
         "open a case by its name. Strips show the interval that a verdict rests on.",
         columns=tuple(columns),
         rows=tuple(built),
