@@ -59,7 +59,7 @@
   };
   // Colours are the page's variables, so that charts follow the reader's scheme, and that of paper.
   const config = {
-    aria: false, background: "transparent", font: "system-ui, sans-serif",
+    background: "transparent", font: "system-ui, sans-serif",
     axis: {labelColor: "var(--soft)", titleColor: "var(--soft)", gridColor: "var(--line)", domainColor: "var(--line)", tickColor: "var(--line)"},
     legend: {labelColor: "var(--fg)", titleColor: "var(--soft)", orient: "bottom", title: null},
     view: {stroke: "var(--line)"},
@@ -113,6 +113,7 @@
           return vega;
         },
       });
+      chart.querySelector("svg").setAttribute("aria-hidden", "true");  // its text says it all
     }
     place.dataset.drawn = "whole";
   };
