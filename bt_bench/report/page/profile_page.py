@@ -46,13 +46,11 @@ def profile_page(timeline: Timeline | None, documents: Sequence[Document]) -> Pa
         pages.insert(0, _timeline_page(timeline))
     if not pages:
         raise ValueError("expected a timeline, counters or kernels, got none of them")
-    first = pages[0]
-    return Page(
-        title=first.title,
-        answer=first.answer,
-        warnings=first.warnings,
-        sections=tuple(section for page in pages for section in page.sections),
-    )
+    first, *others = pages
+    if timeline is None:  # its title is that of the page
+        first = replace(first, sections=(replace(first.sections[0], title=""), *first.sections[1:]))
+    sections = (*first.sections, *(section for page in others for section in page.sections))
+    return replace(first, sections=sections)
 
 
 def _plain_page(document: Document) -> Page:
