@@ -20,6 +20,7 @@ from bt_bench.base.document import (
     Document,
     Heading,
     Section,
+    SectionOf,
     Table,
     Tone,
     inert,

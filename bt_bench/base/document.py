@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Generic, TypeVar
 
 ABSENT = "–"
 
@@ -67,13 +68,19 @@ class Bullets:
 Block = str | Bullets | Table  # a `str` is a paragraph
 
 
+_AnyBlock = TypeVar("_AnyBlock", covariant=True)
+
+
 @dataclass(frozen=True)
-class Section:
-    """Blocks under a heading; a page hides `folded` ones until they are opened."""
+class SectionOf(Generic[_AnyBlock]):
+    """Blocks of some kinds under a heading; a page hides `folded` ones until they are opened."""
 
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[_AnyBlock, ...]
     folded: bool = False
+
+
+Section = SectionOf[Block]
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # Parameters without effect in each mode.
 _OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal")
 _IDLE = {
-    "--static": (*_OF_ROUNDS, "out", "device", "threshold", "alpha", "allow_partial"),
+    "--static": (*_OF_ROUNDS, "device", "threshold", "alpha", "allow_partial"),
     "--against": (*_OF_ROUNDS, "build"),
 }
 
@@ -305,7 +305,7 @@ def gate(
 
         _refuse_idle(ctx, "--static")
         # The config's metrics select what is timed.
-        return static_gate(options, tuple(metrics or ()), save, dry_run)
+        return static_gate(options, tuple(metrics or ()), save, out, dry_run)
     if allow_partial and against is None:
         raise UsageError("--allow-partial applies to a stored result; give --against FILE as well")
     if save is not None:

@@ -16,11 +16,12 @@ from bt_bench.cli.outputs import Output, final_code, write_outputs
 from bt_bench.cli.pages import RECORDING_NAME, write_gate_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bt_bench.analysis import Judged, Rules
     from bt_bench.base.names import DeviceChoice, FailOn
     from bt_bench.config import Settings, SweepSpec
+    from bt_bench.results import StaticCensus
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 
@@ -279,14 +280,26 @@ def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[Vari
     return [found[name] for name in options.spec.variants if name in found]
 
 
-def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
-    """Write all reports, then report the outcome."""
+def finish(
+    judged: Judged,
+    options: Options,
+    folder: Path | None,
+    censuses: Sequence[StaticCensus] = (),
+) -> ExitCode:
+    """Write all reports, then report the outcome.
+
+    Args:
+        judged: the verdicts.
+        options: the options of the gate.
+        folder: where verdicts and page go; `None` for nowhere.
+        censuses: those of base and head, for a static gate.
+    """
     from bt_bench.analysis import not_comparable
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
-        write_gate_page(judged, folder)
+        write_gate_page(judged, folder, censuses)
         rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
         say(f"{rounds}verdicts are in {folder}/")
     why = not_comparable(judged.judgements)
@@ -294,8 +307,13 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     return final_code(judged, options.fail_on, nothing, require_power=options.require_power)
 
 
-def make_folder(name: str, out: Path | None) -> Path:
-    """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
+def refuse_existing(out: Path | None) -> None:
+    """Refuse a folder for the gate that exists."""
     if out is not None and out.exists():
         raise UsageError(f"--out {out} exists already; expected a new folder for the gate")
+
+
+def make_folder(name: str, out: Path | None) -> Path:
+    """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
+    refuse_existing(out)
     return new_folder(f"gate-{name}", None, out).path
