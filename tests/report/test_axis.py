@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bt_bench.report.page.axis import SpeedUp, axis_of
+from bt_bench.report.axis import SpeedUp, axis_of
 
 
 @pytest.mark.parametrize(
