@@ -14,14 +14,18 @@ from bt_bench.base.atomic import (
 from bt_bench.base.collection import no_collection
 from bt_bench.base.document import (
     ABSENT,
+    Axis,
     Block,
     Bullets,
     Cell,
     Document,
     Heading,
+    Interval,
     Section,
     SectionOf,
+    Strip,
     Table,
+    Tick,
     Tone,
     inert,
     numbered_notes,

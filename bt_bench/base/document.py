@@ -6,7 +6,7 @@ All texts are plain. Each output format escapes them, and no name from a config 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
@@ -26,12 +26,55 @@ class Tone(Enum):
 
 
 @dataclass(frozen=True)
+class Interval:
+    """An estimate with its interval on an axis, as shares of the axis from its left end.
+
+    Args:
+        low: left end, 0 to 1.
+        point: the estimate.
+        high: right end.
+        beyond: whether the interval goes on beyond the left and the right end of the axis.
+    """
+
+    low: float
+    point: float
+    high: float
+    beyond: tuple[bool, bool] = field(default=(False, False), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick of an axis: its place, 0 to 1, and its text."""
+
+    at: float
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """An interval that a wide terminal draws beside a cell; with the tone `OPEN`, as undecided."""
+
+    interval: Interval
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis of a table's strips: its ticks, and a sentence on the strips if they need one."""
+
+    ticks: tuple[Tick, ...]
+    legend: str = ""
+
+
+@dataclass(frozen=True)
 class Cell:
-    """A value as printed; `note` explains an absent or odd value."""
+    """A value as printed; `note` explains an absent or odd value, `strip` is drawn beside it."""
 
     text: str
     note: str | None = None
     tone: Tone | None = None
+    strip: Strip | None = None
 
 
 @dataclass(frozen=True)
@@ -50,12 +93,14 @@ class Table:
         rows: the cells, one for each column; a `Heading` takes the whole line.
         num_text_columns: number of left-aligned columns; the others are right-aligned.
         notes_at_rows: on a terminal, print notes at their rows instead of numbered below the table.
+        axis: of the strips of all cells; `None` if no cell has one.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...] | Heading, ...]
     num_text_columns: int
     notes_at_rows: bool = False
+    axis: Axis | None = None
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def next_lines(
     """
     is_merged = results[0].parts is not None  # it has no tables, and cannot be resumed
     tables = "" if is_merged else "report.html, comparison.md, "
-    yield visible(f"Results: {folder}{os.sep} ({tables}a JSON per variant)")
+    yield visible(f"Results: {folder}{os.sep} ({tables}*.json)")
     commands = []
     if any(not result.complete for result in results) and not is_merged:
         begun = results[0].tool.command

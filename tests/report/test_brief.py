@@ -157,6 +157,8 @@ def test_of_many_cases_there_is_a_summary_and_the_worst(origin):
     assert len(gpu.splitlines()) == NUM_WORST
     assert gpu.count("large_batch_1grp") == NUM_WORST  # all are faster, and this one by the least
     assert "The other cases: `bt-bench show` with -k PATTERNS, or with --all." in text
+    wide = shown(brief_document(with_cases(origin, 4)), 120)
+    assert re.search(r"fused +20 FASTER .* -21\.0  ┆ +├?─*●─*┤\n", wide)
 
 
 def test_an_increase_is_worse_than_a_larger_decrease_where_both_are_undecided(alike):

@@ -14,7 +14,8 @@ from support.goldens import assert_golden
 from support.timelines import shown
 
 from bt_bench.base.document import Bullets, Cell, Document, Heading, Section, Table
-from bt_bench.report.console import PLAIN_WIDTH, folded, render_plain
+from bt_bench.report.console import PLAIN_WIDTH, render_plain
+from bt_bench.report.folding import folded
 from bt_bench.report.run.brief import brief_document
 from bt_bench.report.run.document import run_document
 from bt_bench.report.run.rendering import print_run

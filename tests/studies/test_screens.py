@@ -53,5 +53,5 @@ def test_a_picture_is_well_formed_and_whole_and_names_no_font_of_the_network(nam
     assert ET.fromstring(text).tag.endswith("svg")
     assert "url(http" not in text
     # The ends of the longest lines.
-    ends = {"md."} if name == "compare-origin" else {"variant)", "--all"}
+    ends = {"md."} if name == "compare-origin" else {"*.json)", "--all"}
     assert ends <= set(words_of(text))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from bt_bench.analysis import Judged, Judgement, Verdict
-from bt_bench.report.console import folded
+from bt_bench.report.folding import folded
 from bt_bench.report.formats.explanation import explain
 from bt_bench.report.formats.judged_document import summary_lines
 from bt_bench.report.formats.texts import clean, headline, side_text, verdict_text

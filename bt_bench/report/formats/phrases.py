@@ -15,7 +15,9 @@ _NOUNS = {Quantity.HOST_US: "host time", Quantity.GPU_US: "GPU time", Quantity.S
 TIMES = {quantity.value: series_of(quantity) for quantity in _NOUNS}
 """The series that can be primary, by the names of their metrics."""
 
-_WITHOUT_FIGURE = (Verdict.INVALID, Verdict.MISSING)
+WITHOUT_FIGURE = (Verdict.INVALID, Verdict.MISSING)
+"""Verdicts that rest on no valid figure."""
+
 _SMALLEST_FACTOR = 1.1
 """A change by a smaller factor is given in percent."""
 
@@ -48,7 +50,7 @@ def _phrase(judgements: Sequence[Judgement], noun: str, total: int) -> str:
         )
         about = "" if parts else f"{noun} "
         parts.append(f"{about}undecided{_count(len(members), total)}{shown}")
-    valid = [each for each in judgements if each.verdict not in _WITHOUT_FIGURE]
+    valid = [each for each in judgements if each.verdict not in WITHOUT_FIGURE]
     if lacking := total - len(valid):
         about = "" if parts else f"{noun} "
         parts.append(f"{about}without a valid figure{_count(lacking, total)}")

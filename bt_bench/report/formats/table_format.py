@@ -15,6 +15,7 @@ from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Ve
 from bt_bench.base import ABSENT, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.console import render_plain
 from bt_bench.report.formats.judged_document import MOST_SENTENCES, lead_of, needs_words, worst_of
+from bt_bench.report.formats.judged_strips import LEGEND, JudgedStrips
 from bt_bench.report.formats.phrases import sentences
 from bt_bench.report.formats.texts import (
     TONES,
@@ -142,6 +143,7 @@ def worst_table(listed: Sequence[Sequence[Judgement]]) -> Table:
         listed: verdicts by line, see `worst_verdicts`.
     """
     has_limit = _is_open(listed)
+    strips = JudgedStrips(each for members in listed for each in members)
     columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
     sides: dict[str, list[Sequence[Judgement]]] = {}
@@ -150,10 +152,11 @@ def worst_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     for title, of_side in sides.items():
         if len(sides) > 1:
             rows.append(Heading(title))
-        cells = map(_brief_row, of_side)
+        cells = [_brief_row(members, strips) for members in of_side]
         rows += cells if has_limit else (row[:-1] for row in cells)
     shown = columns if has_limit else columns[:-1]
-    return Table(shown, tuple(rows), num_text_columns=3, notes_at_rows=True)
+    axis = strips.axis(LEGEND)
+    return Table(shown, tuple(rows), num_text_columns=3, notes_at_rows=True, axis=axis)
 
 
 def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
@@ -177,7 +180,7 @@ def _is_speed_up(judgement: Judgement) -> bool:
     return is_time and judgement.verdict is Verdict.FASTER and 0 < (ratio or 0) <= _LARGE
 
 
-def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
+def _brief_row(members: Sequence[Judgement], strips: JudgedStrips) -> tuple[Cell, ...]:
     judgement, more = members[0], len({each.key for each in members}) - 1
     is_one = len(members) == 1
     texts = range_texts(judgement)
@@ -193,7 +196,7 @@ def _brief_row(members: Sequence[Judgement]) -> tuple[Cell, ...]:
         Cell(_few(dict.fromkeys(each.metric for each in members))),
         Cell(value_text(judgement.base_value if is_one else None, judgement.unit)),
         Cell(value_text(judgement.other_value if is_one else None, judgement.unit)),
-        Cell(change),
+        Cell(change, strip=strips.of(judgement) if is_one else None),
         Cell(texts.limit),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bt_bench.analysis import WHOLE_CASE, WORST_FIRST, Judgement, Verdict
 from bt_bench.base import ABSENT, unit_text
 from bt_bench.base.names import Operation
+from bt_bench.report.axis import LogAxis, axis_of, speed_up_of
 from bt_bench.report.formats.phrases import TIMES
 from bt_bench.report.formats.texts import (
     TONES,
@@ -15,7 +16,6 @@ from bt_bench.report.formats.texts import (
     value_text,
     verdict_text,
 )
-from bt_bench.report.page.axis import LogAxis, axis_of, speed_up_of
 from bt_bench.report.page.parts import Grid, GridCell, GridColumn
 from bt_bench.report.page.speed_ups import arm_index, metric_heading
 from bt_bench.results import COUNTED

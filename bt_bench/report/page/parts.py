@@ -10,22 +10,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from bt_bench.base import Bullets, SectionOf, Table, Tone
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its interval on an axis, as shares of the axis from its left end.
-
-    Args:
-        low: left end, 0 to 1.
-        point: the estimate.
-        high: right end.
-    """
-
-    low: float
-    point: float
-    high: float
+from bt_bench.base import Bullets, Interval, SectionOf, Table, Tick, Tone
 
 
 @dataclass(frozen=True)
@@ -57,15 +42,6 @@ class MarkGroup:
 
     title: str
     marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A tick of an axis: its place, 0 to 1, and its text."""
-
-    at: float
-    text: str
-    strong: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bt_bench.analysis import Judgement
 from bt_bench.analysis.statistics.samples import median
-from bt_bench.base import Cell, Table, format_factors
+from bt_bench.base import Cell, Interval, Table, format_factors
 from bt_bench.base.names import Operation
-from bt_bench.report.page.axis import axis_of, speed_up_of
+from bt_bench.report.axis import axis_of, speed_up_of
 from bt_bench.report.page.grid import operation_title
-from bt_bench.report.page.parts import Interval, IntervalChart, Mark, MarkGroup
+from bt_bench.report.page.parts import IntervalChart, Mark, MarkGroup
 from bt_bench.report.page.speed_ups import arm_index
 from bt_bench.report.run.arranged import Arms
 from bt_bench.report.run.regime_tables import REGIMES

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from bt_bench.analysis import Judgement
 from bt_bench.analysis.statistics.samples import median, percentile
-from bt_bench.base import ABSENT, Cell, Table, format_factors
+from bt_bench.base import ABSENT, Cell, Interval, Table, format_factors
+from bt_bench.report.axis import LogAxis, SpeedUp, axis_of, speed_up_of
 from bt_bench.report.formats.phrases import TIMES, noun_of
 from bt_bench.report.formats.texts import TONES, speed_up_texts, verdict_text
-from bt_bench.report.page.axis import LogAxis, SpeedUp, axis_of, speed_up_of
-from bt_bench.report.page.parts import Interval, IntervalChart, Mark, MarkGroup
+from bt_bench.report.page.parts import IntervalChart, Mark, MarkGroup
 from bt_bench.results import metric_named
 
 MOST_LINES = 48

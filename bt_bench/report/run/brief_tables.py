@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bt_bench.analysis import WORST_FIRST, Judgement, Verdict, median
-from bt_bench.base import ABSENT, Cell, Heading, Table
+from bt_bench.base import ABSENT, Axis, Cell, Heading, Strip, Table
 from bt_bench.base.names import Operation
+from bt_bench.report.axis import SpeedUp, axis_of, speed_up_of
 from bt_bench.report.formats.arrange import worst_first
+from bt_bench.report.formats.judged_strips import JudgedStrips
+from bt_bench.report.formats.phrases import TIMES
 from bt_bench.report.formats.table_format import verdicts_cell
 from bt_bench.report.formats.texts import TONES, change_text, speed_up_texts
 from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId
@@ -24,6 +27,10 @@ NUM_WORST = 3
 
 LAUNCHES = "launches"
 _MOST_WITH_POINTS = 2  # other variants with a speed-up beside each interval
+
+_RANGE_LEGEND = (
+    "Strips: speed-ups in the worst, median and best case, logarithmic; right of 1 × is faster."
+)
 
 _MARKS = {Verdict.SAME: " =", Verdict.INCONCLUSIVE: " ?"}
 MARKS = "= the same, within the margin; ? undecided, the interval extends beyond it"
@@ -54,13 +61,21 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
         fits: show all cases, else only the worst.
     """
     base, others = arms.baseline, arms.others
+    cases = {series: _cases(arms, operation, metric_of(series).name, fits) for series in shown}
+    found = (
+        arms.judgement(other, case_id, series)
+        for series, of_series in cases.items()
+        for case_id in of_series
+        for other in others
+    )
+    strips = JudgedStrips(each for each in found if each is not None)
     columns = ["Case", *(arm.name for arm in arms.all)]
     if len(others) == 1:
         columns += ["Speed-up", "Interval", "Verdict"]
     rows: list[tuple[Cell, ...] | Heading] = []
-    for series in shown:
+    for series, of_series in cases.items():
         rows.append(Heading(_title(metric_of(series).name)))
-        for case_id in _cases(arms, operation, metric_of(series).name, fits):
+        for case_id in of_series:
             cells = [time_of(base, case_id, series)]
             for other in others:
                 judgement = arms.judgement(other, case_id, series)
@@ -68,8 +83,9 @@ def time_table(arms: Arms, operation: Operation, shown: Sequence[Series], fits: 
                     cells += [time_of(other, case_id, series), *speed_up_cells(judgement)]
                 else:
                     cells.append(_speed_up(other, case_id, judgement, len(others)))
+                cells[-1] = replace(cells[-1], strip=strips.of(judgement))
             rows.append((Cell(case_id.case), *cells))
-    return Table(tuple(columns), tuple(rows), num_text_columns=1)
+    return Table(tuple(columns), tuple(rows), num_text_columns=1, axis=strips.axis())
 
 
 def launch_table(arms: Arms, operation: Operation, fits: bool) -> Table:
@@ -96,14 +112,33 @@ def launch_text(arms: Arms, operation: Operation) -> str:
 def spread_table(arms: Arms, operation: Operation, names: Sequence[str]) -> Table:
     """Build a table of verdicts and best, median and worst change, by metric and variant."""
     judged = judgements_of(arms, operation)
+    members = {
+        (name, other.name): [e for e in judged if (e.metric, e.other) == (name, other.name)]
+        for name in names
+        for other in arms.others
+    }
+    ranges = {key: found for key, each in members.items() if (found := _range_of(*each))}
+    axis = axis_of(ranges.values())
     rows: list[tuple[Cell, ...] | Heading] = []
     for name in names:
         rows.append(Heading(_title(name)))
         for other in arms.others:
-            members = [each for each in judged if (each.metric, each.other) == (name, other.name)]
-            if members:
-                rows.append((Cell(other.name), verdicts_cell(members), *_spread(name, members)))
-    return Table(("Variant", "Verdicts", "Best", "Median", "Worst"), tuple(rows), 2)
+            if of_row := members[name, other.name]:
+                *spread, worst = _spread(name, of_row)
+                found = ranges.get((name, other.name))
+                strip = None if found is None else Strip(axis.place(found))
+                last = replace(worst, strip=strip)
+                rows.append((Cell(other.name), verdicts_cell(of_row), *spread, last))
+    columns = ("Variant", "Verdicts", "Best", "Median", "Worst")
+    drawn = Axis(axis.ticks(), _RANGE_LEGEND) if ranges else None
+    return Table(columns, tuple(rows), 2, axis=drawn)
+
+
+def _range_of(*judgements: Judgement) -> SpeedUp | None:
+    """Return the speed-ups in the worst, the median and the best case; `None` for counts."""
+    times = [each for each in judgements if each.metric in TIMES]
+    points = [found.point for found in map(speed_up_of, times) if found is not None]
+    return SpeedUp(min(points), median(points), max(points)) if points else None
 
 
 def _title(name: str) -> str:

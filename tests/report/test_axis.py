@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from bt_bench.report.page.axis import SpeedUp, axis_of
+from bt_bench.report.axis import SpeedUp, axis_of
 
 
 @pytest.mark.parametrize(

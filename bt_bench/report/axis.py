@@ -1,13 +1,13 @@
-"""A logarithmic axis of speed-ups, and places of intervals on it."""
+"""A logarithmic axis of speed-ups, and places of intervals on it: for pages and terminals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bt_bench.analysis import Judgement
-from bt_bench.report.page.parts import Interval, Tick
+from bt_bench.base import Interval, Tick
 
 _NARROWEST = 1.25  # the factor that an axis spans at least, to each side that has figures
 _FACTORS: tuple[tuple[float, ...], ...] = (
@@ -24,6 +24,9 @@ _FACTORS: tuple[tuple[float, ...], ...] = (
 _MOST_TICKS = 7
 _LEAST_APART = 0.13
 """The share of the axis between ticks, so that their texts stay apart on a phone."""
+
+_REACH = 0.25
+"""How far `within_reach` keeps an interval, beside the span of all estimates: a quarter of it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ class LogAxis:
 
     def place(self, found: SpeedUp) -> Interval:
         """Return the places of an estimate and its interval."""
-        return Interval(self.at(found.low), self.at(found.point), self.at(found.high))
+        beyond = found.low < self.first, found.high > self.last
+        return Interval(
+            self.at(found.low), self.at(found.point), self.at(found.high), beyond=beyond
+        )
 
     def ticks(self) -> tuple[Tick, ...]:
         """Return ticks at round factors that are far enough apart, 1 among them."""
@@ -89,3 +95,17 @@ def axis_of(found: Iterable[SpeedUp]) -> LogAxis:
         first, last = 1 / _NARROWEST, _NARROWEST
     room = (last / first) ** 0.02
     return LogAxis(first / room, last * room)
+
+
+def within_reach(found: Iterable[SpeedUp]) -> Iterator[SpeedUp]:
+    """Yield the speed-ups with intervals that leave two thirds of an axis to the estimates.
+
+    On a small axis one wide interval would push all estimates together. An interval ends where it
+    is further from all estimates, and from 1, than a quarter of the distance between them.
+    """
+    kept = list(found)
+    points = [1.0, *(each.point for each in kept)]
+    reach = max(_NARROWEST, (max(points) / min(points)) ** _REACH)
+    first, last = min(points) / reach, max(points) * reach
+    for each in kept:
+        yield SpeedUp(max(each.low, first), each.point, min(each.high, last))
