@@ -35,6 +35,7 @@ from bt_bench.base.files import (
     MOST_BYTES,
     STDIN,
     compact_json,
+    expanded,
     like,
     limited,
     name_of,

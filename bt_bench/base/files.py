@@ -40,6 +40,17 @@ def write_text(path: Path, text: str) -> None:
         atomic.write_text(path, text)
 
 
+def expanded(path: Path | str) -> Path:
+    """Return a path with a home directory in place of `~`; as it is if none is known.
+
+    A container's user may have none: without `HOME`, and without a line in `/etc/passwd`.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def name_of(path: Path | str) -> str:
     """Return a file's name for messages; `standard input` for `-`."""
     return "standard input" if str(path) == STDIN else str(path)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from bt_bench.base import expanded
 from bt_bench.base.errors import UsageError, names_hint, shown
 from bt_bench.config.expand import ExpandedCase, expand
 from bt_bench.config.naming import axes_to_append, case_name, check_name_template
@@ -182,9 +183,9 @@ def _cases(ref: SuiteRef, root: Located, folder: Path, overrides: Mapping[str, A
         for index, case in enumerate(document.cases)
     }
     cases = []
-    for expanded in expand(document, problems):
-        index, appended = of_template[id(expanded.template)]
-        case = _case(expanded, appended, document.vocabulary, folder, named, problems)
+    for each in expand(document, problems):
+        index, appended = of_template[id(each.template)]
+        case = _case(each, appended, document.vocabulary, folder, named, problems)
         if case is not None:
             cases.append((index, case))
     return cases, problems.found
@@ -209,7 +210,7 @@ def _kernels(general: General, folder: Path, problems: Problems) -> list[str]:
     for located in general.kernels:
         text = str(located.value)
         try:
-            path = (folder / Path(text).expanduser()).absolute()
+            path = (folder / expanded(text)).absolute()
             is_folder = path.is_dir()
         except (RuntimeError, OSError, ValueError):  # an unknown user's home; not a path
             is_folder = False

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from bt_bench.base import compact_json
+from bt_bench.base import compact_json, expanded
 from bt_bench.base.errors import UsageError
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.results import DividedCase, Division, Timing
@@ -85,7 +85,7 @@ def _digest(case: CaseSpec, contents: dict[str, str]) -> str:
     for name in case.parameters.file_names():
         path = str(values[name])
         if path not in contents:
-            contents[path] = _content(case.name, Path(path).expanduser())
+            contents[path] = _content(case.name, expanded(path))
         values[name] = contents[path]
     text = compact_json([case.name, case.margin_percent, sorted(values.items())])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Self
 
 from pydantic import SerializationInfo, model_serializer
 
+from bt_bench.base import expanded
 from bt_bench.base.errors import BtBenchError
 from bt_bench.base.names import Operation
 from bt_bench.base.processes import Sealed
@@ -262,14 +263,11 @@ class HostedParameters(WorkloadParameters):
 
     def files(self) -> tuple[Path, ...]:
         """See the base class."""
-        return tuple(Path(self.values[name]).expanduser() for name in self.named_files)
+        return tuple(expanded(self.values[name]) for name in self.named_files)
 
     def with_files(self, place: Callable[[str, Path], Path]) -> Self:
         """See the base class."""
-        placed = {
-            name: str(place(name, Path(self.values[name]).expanduser()))
-            for name in self.named_files
-        }
+        placed = {name: str(place(name, expanded(self.values[name]))) for name in self.named_files}
         return self.model_copy(update={"values": self.values | placed})
 
     def check_by_reading(self) -> None:

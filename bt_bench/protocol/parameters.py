@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from pydantic_core import PydanticCustomError
 
+from bt_bench.base import expanded
 from bt_bench.protocol.refs import SuiteRef, ref_of, suite_at
 from bt_bench.protocol.workload import Workload
 from bt_bench.results import Noun
@@ -84,7 +85,7 @@ class WorkloadParameters(Noun):
 
     def files(self) -> tuple[Path, ...]:
         """Return the paths of the user's files for the workload: those marked as `UserFile`."""
-        return tuple(Path(getattr(self, name)).expanduser() for name in self.file_names())
+        return tuple(expanded(getattr(self, name)) for name in self.file_names())
 
     def with_files(self, place: Callable[[str, Path], Path]) -> Self:
         """Return the parameters of the same workload, with its files elsewhere.
@@ -95,8 +96,7 @@ class WorkloadParameters(Noun):
             place: takes a parameter's name and its path, and returns where the file is.
         """
         placed = {
-            name: str(place(name, Path(getattr(self, name)).expanduser()))
-            for name in self.file_names()
+            name: str(place(name, expanded(getattr(self, name)))) for name in self.file_names()
         }
         return self.model_copy(update=placed) if placed else self
 

@@ -228,10 +228,14 @@ def test_tracebacks_of_both_sides_are_printed_if_asked_for_and_equal_ones_once(r
             super().__init__(setup, serve)
             if on_traceback is not None:
                 on_traceback("Traceback \x1b …")
+                on_traceback(f"File {setup.arms[-1].entry.path}")
 
     monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", Failing)
     assert "Traceback" not in gate("--time-equal").err
-    assert gate("--time-equal", "--traceback").err.count("Traceback \\x1b …\n") == 1
+    said = gate("--time-equal", "--traceback").err
+    assert said.count("Traceback \\x1b …\n") == 1
+    assert f"File {repo}/mine/one.py\n" in said  # the user's, not that of a copy that is gone
+    assert "/head/mine" not in said
 
 
 def test_a_static_gate_prints_tracebacks_too(tmp_path):
@@ -255,6 +259,10 @@ def test_a_build_that_fails(repo):
     assert "ended with exit code 7" in outcome.err
     assert "no compiler" in outcome.err
     assert git(repo, "worktree", "list").count("\n") == 0
+    write(repo, {"mine/new.py": FILE})
+    outcome = gate("--build", "pwd; test ! -e mine/new.py")  # which fails in the head alone
+    assert outcome.code == 2
+    assert outcome.err.endswith(f"the end of its output:\nbt-bench: error:   {repo}\n")
 
 
 def test_a_base_that_does_not_import_is_named(repo):
@@ -785,7 +793,7 @@ def test_ctrl_c_leaves_no_checkout_and_no_process(seconds, tmp_path):
             break
     assert "setting up" in heard[-1], heard
     time.sleep(seconds)
-    assert len(list(scratch.iterdir())) == 2  # a folder, and its lock
+    assert len(list(scratch.glob("bt-bench-gate-*"))) == 2  # a folder, and its lock
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 130, errors

@@ -20,6 +20,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
+from bt_bench.base.files import expanded
 from bt_bench.base.inherited import hear_how_children_end
 from bt_bench.base.processes.data import pack, unpack
 from bt_bench.base.processes.lifetime import (
@@ -277,7 +278,17 @@ def _begin(
     if temporary is not None:
         _keep_compiled(tempfile.gettempdir())
         os.environ["TMPDIR"] = tempfile.tempdir = temporary
+        _give_a_home(temporary)
     target(connection, *args)
+
+
+def _give_a_home(folder: str) -> None:
+    """Have a folder as the home directory if none is known.
+
+    Triton, for one, would make a folder named ~ in the working directory.
+    """
+    if not expanded("~").is_absolute():
+        os.environ["HOME"] = folder
 
 
 def _keep_compiled(folder: str) -> None:

@@ -106,7 +106,7 @@ def gate(
         typer.Option(
             "--build",
             metavar="CMD",
-            help="Run this shell command in the folder of each revision first.",
+            help="Run this shell command in the copy of each revision first.",
         ),
     ] = None,
     build_timeout: Annotated[
@@ -231,8 +231,8 @@ def gate(
     """Compare the working tree's kernels with another revision's, and fail on a regression.
 
     Both revisions are measured in one process, in turns, beside the base once more as a control.
-    Fresh processes are added until every verdict holds. The other revision is checked out into a
-    temporary folder: your repository is left alone.
+    Fresh processes are added until every verdict holds. Both are checked out into a temporary
+    folder, the working tree with its changes: your repository is left alone.
 
     Examples:
     - `bt-bench gate --config origin --base main`

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from bt_bench.base import expanded
 from bt_bench.base.atomic import replacing
 from bt_bench.config import SweepSpec
 from bt_bench.protocol import is_regular, load_suite
@@ -80,8 +81,15 @@ def take_code_census(
 
 
 def _folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "bt-bench" / "compiled"
+    """Return the folder of the cache.
+
+    Raises:
+        OSError: if no home directory is known.
+    """
+    home = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    if not home.is_absolute():
+        raise FileNotFoundError(f"{home} is in no folder that is known")
+    return home / "bt-bench" / "compiled"
 
 
 def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
@@ -127,8 +135,8 @@ def _read(key: str, context: dict[str, Any]) -> StaticCensus | None:
 def _keep(key: str, name: str, compiled: Compiled) -> None:
     files = {path: _of_file(Path(path)) for path in compiled.files[name]}
     entry = _Entry(files=files, census=compiled.census.restricted(variants=[name]))
-    folder = _folder()
     with suppress(OSError):  # an entry that cannot be written is compiled again
+        folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / f"{key}.json") as file:
             file.write(entry.model_dump_json(exclude_none=True).encode())

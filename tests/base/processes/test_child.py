@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.base import scratch_folder
+from bt_bench.base import expanded, scratch_folder
 from bt_bench.base.processes import Child, answer, child, lifetime
 
 SCRIPT = """\
@@ -80,6 +80,18 @@ def test_temporary_files_of_a_process_go_with_it_or_with_the_next_one(tmp_path, 
     with scratch_folder("next"):
         pass
     assert list(temporary.iterdir()) == []
+
+
+def test_a_user_without_a_home_directory_is_given_one(tmp_path, monkeypatch):
+    """Else Triton, for one, makes a folder named ~ in the working directory."""
+    monkeypatch.setenv("HOME", "/mine")
+    child._give_a_home("/else")
+    assert os.environ["HOME"] == "/mine"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # nobody's
+    assert expanded("~/x") == Path("~/x")
+    child._give_a_home(str(tmp_path))
+    assert expanded("~/x") == tmp_path / "x"
 
 
 SHADOWING = ("types", "random", "signal", "struct", "tempfile")

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from bt_bench.base import expanded
 from bt_bench.base.errors import UsageError
 from bt_bench.suites.block_tables.workloads.serving.columns import Columns, Part
 from bt_bench.suites.block_tables.workloads.serving.facts import TraceFacts
@@ -69,7 +69,7 @@ def find_trace(name_or_path: str) -> Traversable:
         return files("bt_bench.suites.block_tables.workloads.traces").joinpath(
             BUNDLED_TRACES[name_or_path]
         )
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     if not path.is_file():
         raise UsageError(
             f"trace {name_or_path!r} is not a file; expected {', '.join(BUNDLED_TRACES)}, or the "
