@@ -139,11 +139,12 @@ def crosschecks_of(
     for pair, operations in (*((spans, 1.0) for spans in _SPANS), (_BUSY_TIMES, launches)):
         readings = []
         for series in pair:
-            if (reported := typical(series)) is not None:
-                added = intercept(series.method) if only_kernels else None
-                known = None if added is None or operations is None else added * operations
-                readings.append(Reading(series, reported, known))
-        if len(readings) == 2:
+            if (reported := typical(series)) is None:
+                break
+            added = intercept(series.method) if only_kernels else None
+            known = None if added is None or operations is None else added * operations
+            readings.append(Reading(series, reported, known))
+        else:
             checks.append(Crosscheck(*readings))
     return tuple(checks)
 

@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from itertools import compress
 
 from bt_bench.analysis.statistics.corrections import (
     Corrected,
@@ -108,9 +110,14 @@ class Contest:
         Each part of the margin is checked too, since the maximum of NaN and others is arbitrary.
         """
         margin, systematic = self.margin, self.systematic
-        parts = [margin.configured, margin.floor, systematic.copies or 0.0]
-        parts += [systematic.slowed, systematic.sped]
-        return self.estimate.is_finite and all(0 <= part < math.inf for part in parts)
+        return (
+            self.estimate.is_finite
+            and 0 <= margin.configured < math.inf
+            and 0 <= margin.floor < math.inf
+            and 0 <= (systematic.copies or 0.0) < math.inf
+            and 0 <= systematic.slowed < math.inf
+            and 0 <= systematic.sped < math.inf
+        )
 
     @property
     def tails(self) -> tuple[float, float]:
@@ -120,14 +127,18 @@ class Contest:
         end of the margin; the second of an estimate this small at the lower end. Both ends are
         moved outwards by the systematic error.
         """
-        (low, high), (below, above) = self.margin.logs, self.systematic.reach(self.margin)
+        (low, high), (below, above) = self.margin.logs, self._reach
         return self.estimate.tail_above(high + below), self.estimate.tail_below(low - above)
 
     def interval(self, levels: tuple[float, float]) -> tuple[float, float]:
         """Return the log ratio's interval, given the probabilities below and above it."""
         low, high = self.estimate.bounds(*levels)
-        below, above = self.systematic.reach(self.margin)
+        below, above = self._reach
         return low - below, high + above
+
+    @cached_property
+    def _reach(self) -> tuple[float, float]:
+        return self.systematic.reach(self.margin)
 
 
 @dataclass(frozen=True)
@@ -153,8 +164,9 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
         correction: for many tests.
         alpha: of the family, at this look.
     """
-    tested = iter(_tested([each for each in contests if each.can_be_tested], correction, alpha))
-    return [next(tested) if each.can_be_tested else NOT_TESTED for each in contests]
+    can_be = [each.can_be_tested for each in contests]
+    tested = iter(_tested([*compress(contests, can_be)], correction, alpha))
+    return [next(tested) if can else NOT_TESTED for can in can_be]
 
 
 def verdict_on(low: float, high: float, margin: float, direction: Direction) -> Verdict:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from bt_bench.base.names import Operation
 
@@ -77,9 +78,9 @@ class Margin:
     configured: float
     floor: float
 
-    @property
+    @cached_property
     def share(self) -> float:
-        """Return the margin: the larger of its parts."""
+        """The margin: the larger of its parts."""
         return max(self.configured, self.floor)
 
     @property
@@ -87,9 +88,9 @@ class Margin:
         """Return the name of the larger part: `configured` or `floor`."""
         return "configured" if self.configured >= self.floor else "floor"
 
-    @property
+    @cached_property
     def logs(self) -> tuple[float, float]:
-        """Return both ends on the log scale; the lower one is infinite from a margin of 1 on."""
+        """Both ends on the log scale; the lower one is infinite from a margin of 1 on."""
         low = math.log1p(-self.share) if self.share < 1 else -math.inf
         return low, math.log1p(self.share)
 

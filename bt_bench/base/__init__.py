@@ -22,6 +22,7 @@ from bt_bench.base.document import (
     Heading,
     Interval,
     Section,
+    SectionOf,
     Strip,
     Table,
     Tick,

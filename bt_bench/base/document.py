@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Generic, TypeVar
 
 ABSENT = "–"
 
@@ -112,13 +113,19 @@ class Bullets:
 Block = str | Bullets | Table  # a `str` is a paragraph
 
 
+_AnyBlock = TypeVar("_AnyBlock", covariant=True)
+
+
 @dataclass(frozen=True)
-class Section:
-    """Blocks under a heading; a page hides `folded` ones until they are opened."""
+class SectionOf(Generic[_AnyBlock]):
+    """Blocks of some kinds under a heading; a page hides `folded` ones until they are opened."""
 
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[_AnyBlock, ...]
     folded: bool = False
+
+
+Section = SectionOf[Block]
 
 
 @dataclass(frozen=True)
@@ -132,8 +139,9 @@ class Document:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without control characters that could forge rows or colours."""
-    visible = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(visible.split())
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
 
 
 def inert(text: str) -> str:

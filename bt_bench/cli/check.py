@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,11 +49,9 @@ from bt_bench.cli.sharding import ShardOption, sharded, share_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bt_bench.base.names import DeviceChoice
     from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash
     from bt_bench.runs import Explored, Found, Outcome
-    from bt_bench.worker import Supervisor
 
 
 def check(
@@ -214,34 +211,26 @@ def check(
     else:
         numbers = wanted
     names = [entry.name for entry in entries]
-    checked = names if scenario is None else []
-    # A stored scenario may depend on scenarios played before it in the same process.
-    shares = max(1, len(checked), 0 if recipes else -(-len(numbers) // BATCH))
     references = worker_for(spec, [], "cpu")
-    workers: list[Supervisor] = []
-    with told_on_stderr("loading torch and the variants") as tell, ExitStack() as at_end:
-        threads = at_end.enter_context(ThreadPoolExecutor(max(PROCESSES.values())))
+    with (
+        told_on_stderr("loading torch and the variants") as tell,
+        ExitStack() as at_end,
+        worker_for(spec, entries, device, traceback=traceback) as worker,
+    ):
         at_end.callback(references.close)
-
-        def start(count: int, device: DeviceChoice | None) -> None:
-            for _ in range(len(workers), min(count, shares)):
-                workers.append(worker_for(spec, entries, device, traceback=traceback))
-                at_end.callback(workers[-1].close)
-                workers[-1].start()
-
-        start(min(PROCESSES.values()), device)  # before it is known whether there is a GPU
-        worker = at_end.enter_context(workers[0])
         if recipes or numbers:
             references.start()  # its start takes as long as some checks
         kind = worker.hello.device
-        start(PROCESSES[kind], kind)
+        workers = [worker]
+        # A stored scenario may depend on scenarios played before it in the same process.
+        for _ in range(1, 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
+            workers.append(worker_for(spec, entries, kind, traceback=traceback))
+            at_end.callback(workers[-1].close)
+            workers[-1].start()
         check_memory(spec, len(entries), worker.hello.available_bytes)
-        if checked:
-            for other in workers[1 : len(checked)]:
-                at_end.enter_context(other)
-            lanes = [Noticing(each, warn) for each in workers[: len(checked)]]
-            with closing(check_spec(lanes, spec, checked, threads, tell)) as checks:
-                outcomes = _taken(checks, show_all=show_all, as_json=as_json)
+        if scenario is None:
+            checks = check_spec(Noticing(worker, warn), spec, names, tell)
+            outcomes = _taken(checks, show_all=show_all, as_json=as_json)
         limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
@@ -254,9 +243,9 @@ def check(
         ]
         if right and (recipes or numbers):
             tell("loading torch and the variants in more processes")
-            with references:
-                for other in workers[max(1, len(checked)) :]:
-                    at_end.enter_context(other)
+            with references, ExitStack() as beside:
+                for other in workers[1:]:
+                    beside.enter_context(other)
                 exploring = Exploring(
                     known,
                     [Noticing(each, warn) for each in workers],

@@ -14,10 +14,12 @@ from bt_bench.cli.outputs import Output, parse_outputs, write_output
 if TYPE_CHECKING:
     from bt_bench.analysis import Judged
     from bt_bench.base import Redactor
+    from bt_bench.results import StaticCensus
     from bt_bench.results.files.kinds import DocumentKind
 
 PAGE_FORMAT = "html"
 RECORDING_NAME = "recording.json"
+CENSUS_NAMES = ("base-census.json", "head-census.json")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,11 @@ def found_page(given: Sequence[str], redact: Redactor | None = None) -> FoundPag
     """
     from bt_bench.cli.profile.page import render_profile
     from bt_bench.cli.profile.shown import profile_files
+    from bt_bench.results.files.kinds import CENSUS
 
+    if (censuses := _censuses(given)) is not None:
+        place = _beside(censuses[1])
+        return FoundPage("pair of censuses", place, lambda: render_censuses(*censuses, redact))
     path = Path(given[0])
     if len(given) != 1:
         return None
@@ -52,8 +58,11 @@ def found_page(given: Sequence[str], redact: Redactor | None = None) -> FoundPag
         folder = path if path.is_dir() else path.parent
         return FoundPage("profile", folder / _page_name(), lambda: render_profile(files, redact))
     file = _recording_in(path) if path.is_dir() else path
-    if file is None or not file.is_file() or _kind_of(file) is None:
+    kind = None if file is None else _kind_of(file)
+    if file is None or kind is None:
         return None
+    if kind is CENSUS:
+        return FoundPage("static census", _beside(file), lambda: render_profile([file], redact))
     return FoundPage("recording of a gate", _beside(file), lambda: render_recording(file, redact))
 
 
@@ -105,20 +114,41 @@ def render_recording(file: Path, redact: Redactor | None = None) -> str:
     return render_page(gate_page(judge_recording(recording), recording))
 
 
-def write_gate_page(judged: Judged, folder: Path) -> None:
+def render_censuses(base: Path, head: Path, redact: Redactor | None = None) -> str:
+    """Judge two censuses again, and return their page, without the secrets of `redact`."""
+    from bt_bench.analysis import judge_static
+    from bt_bench.report.page import render_page, static_page
+    from bt_bench.results import read_census, redacted
+
+    before, after = (read_census(file) for file in (base, head))
+    if redact is not None:
+        before, after = redacted(before, redact), redacted(after, redact)
+    labels = (base.name, head.name) if base.name != head.name else (str(base), str(head))
+    return render_page(static_page(judge_static(before, after, *labels), before, after))
+
+
+def write_gate_page(judged: Judged, folder: Path, censuses: Sequence[StaticCensus] = ()) -> None:
     """Write the page of a gate into its folder; warn if that cannot be done.
 
     A folder that has the page of a run, whose result was compared with a stored one, keeps it.
+
+    Args:
+        judged: the verdicts.
+        folder: the gate's folder.
+        censuses: those of base and head, for a static gate.
     """
-    from bt_bench.report.page import gate_page, render_page
+    from bt_bench.report.page import gate_page, render_page, static_page
     from bt_bench.results import PAGE_NAME, read_recording, write_run_file
 
     file, recording = folder / PAGE_NAME, folder / RECORDING_NAME
     if file.exists():
         return
     try:
-        taken = read_recording(recording) if recording.exists() else None
-        write_run_file(file, render_page(gate_page(judged, taken)))
+        if censuses:
+            page = static_page(judged, *censuses)
+        else:
+            page = gate_page(judged, read_recording(recording) if recording.exists() else None)
+        write_run_file(file, render_page(page))
     except Exception as error:  # the verdicts stand, whatever becomes of their page
         say(f"warning: no page of this gate: {visible(str(error))}")
 
@@ -127,6 +157,18 @@ def _page_name() -> str:
     from bt_bench.results import PAGE_NAME
 
     return PAGE_NAME
+
+
+def _censuses(given: Sequence[str]) -> tuple[Path, Path] | None:
+    """Return the files of two censuses: both given, or those of base and head in a folder."""
+    from bt_bench.results.files.kinds import CENSUS
+
+    paths = [Path(each) for each in given]
+    if len(paths) == 1:
+        paths = [paths[0] / name for name in CENSUS_NAMES]
+    if len(paths) != 2 or not all(_kind_of(each) is CENSUS for each in paths):
+        return None
+    return paths[0], paths[1]
 
 
 def _recording_in(folder: Path) -> Path | None:
@@ -144,7 +186,8 @@ def _beside(file: Path) -> Path:
     from bt_bench.results import PAGE_NAME
 
     plain = unpacked_path(file)
-    return file.with_name(PAGE_NAME if plain.name == RECORDING_NAME else f"{plain.stem}.html")
+    names = (RECORDING_NAME, *CENSUS_NAMES)
+    return file.with_name(PAGE_NAME if plain.name in names else f"{plain.stem}.html")
 
 
 def _kind_of(file: Path) -> DocumentKind | None:
@@ -152,10 +195,12 @@ def _kind_of(file: Path) -> DocumentKind | None:
     from pydantic_core import from_json
 
     from bt_bench.base import read_text
-    from bt_bench.results.files.kinds import RECORDING, kind_of_document
+    from bt_bench.results.files.kinds import CENSUS, RECORDING, kind_of_document
 
+    if not file.is_file():
+        return None
     try:
         kind = kind_of_document(from_json(read_text(file, str(file))))
     except (UsageError, ValueError):  # to be refused by those who read it as a result
         return None
-    return kind if kind is RECORDING else None
+    return kind if kind in (RECORDING, CENSUS) else None

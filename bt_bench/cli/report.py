@@ -25,8 +25,8 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="A run folder, a profile, or a recording of a gate; or two or more run folders or "
-            "result files, the base first, also as LABEL=PATH.",
+            help="A run folder, a profile, a recording of a gate, or one or two static censuses; "
+            "or two or more run folders or result files, the base first, also as LABEL=PATH.",
             show_default="the latest run",
         ),
     ] = None,

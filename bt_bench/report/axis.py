@@ -22,6 +22,8 @@ _FACTORS: tuple[tuple[float, ...], ...] = (
 """Factors of ticks, the narrower axes first; each list reaches further."""
 
 _MOST_TICKS = 7
+_LEAST_APART = 0.13
+"""The share of the axis between ticks, so that their texts stay apart on a phone."""
 
 _REACH = 0.25
 """How far `within_reach` keeps an interval, beside the span of all estimates: a quarter of it."""
@@ -67,7 +69,7 @@ class LogAxis:
         )
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Return ticks at round factors, 1 among them."""
+        """Return ticks at round factors that are far enough apart, 1 among them."""
         shown = [1.0]
         for factors in _FACTORS:
             slower = (float(f"{1 / each:.1g}") for each in factors)  # 0.9, not 0.909
@@ -76,7 +78,11 @@ class LogAxis:
             reached = factors[-1] >= max(self.last, 1 / self.first) / factors[0]
             if reached and len(shown) <= _MOST_TICKS:
                 break
-        return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in shown)
+        kept = [1.0]
+        for each in sorted(shown, key=lambda each: abs(math.log(each))):  # from 1 outwards
+            if all(abs(self.at(each) - self.at(other)) >= _LEAST_APART for other in kept):
+                kept.append(each)
+        return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in sorted(kept))
 
 
 def axis_of(found: Iterable[SpeedUp]) -> LogAxis:

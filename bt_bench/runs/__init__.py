@@ -14,6 +14,7 @@ from bt_bench.runs.explore import (
     limit_seconds,
 )
 from bt_bench.runs.found import read_found, store_found
+from bt_bench.runs.gate.checkouts import BUILD_SECONDS, base_tree, build, copied
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, MAX_LOOK
 from bt_bench.runs.gate.lost import (
@@ -30,10 +31,7 @@ from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
 from bt_bench.runs.gate.sides import GateSide, RoundsRequest
 from bt_bench.runs.gate.trees import (
-    BUILD_SECONDS,
     Tree,
-    base_tree,
-    build,
     isolations,
     locate,
     location_in,

@@ -49,7 +49,7 @@ SCENARIOS = {False: 98, True: 400}
 """Number of scenarios for each variant, by whether they are deep."""
 
 PROCESSES = {"cpu": 2, "cuda": 8}
-"""Number of processes that share the variants, and the scenarios of each, by the kind of device.
+"""Number of processes that share the scenarios, by the kind of device.
 
 On a GPU, compiling takes most of the time: on 16 cores `one_launch` took 59 s with 8 processes and
 over 110 s with 4 while nothing was compiled, 15 and 18 s after that. Once everything is compiled,

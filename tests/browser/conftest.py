@@ -23,21 +23,21 @@ def pages() -> Iterator[Pages]:
 
 
 @pytest.fixture(scope="session")
-def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """A function from a run's folder to its page, which the command writes."""
+def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function from the arguments of `bt-bench report` to its page, which the command writes."""
     folder = tmp_path_factory.mktemp("pages")
 
     @cache
-    def write(run: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
-        page = folder / f"{run.parent.name}-{run.name}.html"
-        command = ["bt_bench", "report", str(run), "--format", f"html={page}"]
+    def write(*given: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
+        page = folder / f"{'-'.join(f'{each.parent.name}-{each.name}' for each in given)}.html"
+        command = ["bt_bench", "report", *map(str, given), "--out", str(page)]
         done = subprocess.run(
             [sys.executable, "-m", *command], capture_output=True, text=True, check=False
         )
         return page, done
 
-    def rendered(run: Path) -> Path:
-        page, done = write(run)
+    def rendered(*given: Path) -> Path:
+        page, done = write(*given)
         assert done.returncode == 0, done.stderr
         return page
 

@@ -80,6 +80,18 @@ BROKEN = {
         "elements beyond 718",
     ),
     "closed on paper": ("prints", "details::details-content", "none", "are closed"),
+    "rows that are broken on paper": ("prints", "tr, svg", "svg", "may be broken: <tr"),
+    "samples that are not drawn": ("samples", '<svg width="200', '<i title="', "nothing is drawn"),
+    "samples without a text": ("samples", ' aria-label="9 each"', "", "no text"),
+    "samples without a table": ("samples", '<td class="n">9</td>', "", "no table with data"),
+    "samples beyond the page": (
+        "samples",
+        'width="200"',
+        'width="2000" style="max-width: none"',
+        "cut off",
+    ),
+    "no samples": ("samples", 'class="samples"', "", "no case has samples"),
+    "pale text in the dark": ("legible", "--text: #222", "--text: #bbb", "color-contrast"),
     "no sorting": (
         "sorts",
         'addEventListener("click"',

@@ -1,84 +1,94 @@
-"""Pages of committed runs, as a reader opens them; pictures of them are left in build/pages/."""
+"""Pages of all that is committed, as a reader opens them; pictures of them are in build/pages/."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import page_checks
-from support.browser import A4, WIDTHS, Opened, Pages, Scheme
+from support.browser import A4, WIDTHS, Pages
+from support.page_checks import Check
 
 ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / "reports"
 PICTURES = ROOT / "build" / "pages"
-# Steps of one launch, whole batches, models' layouts, functions, and a suite of one's own.
-RUNS = (
-    "h100/origin",
-    "h100/batches",
-    "h100/layouts",
-    "h100/functions/moe_align",
-    "h200/page_indices/sweep",
+
+RUNS = sorted(str(file.parent.relative_to(REPORTS)) for file in REPORTS.rglob("config.yaml"))
+# Results against each other; gates that found something and gates that did not; profiles.
+COMPARED = "h100/origin/fused.json.xz h100/origin/one_launch.json.xz"
+GATES = (
+    "h100/gate-ca9318f/fused-recording.json",
+    "h100/functions/gate-rotary_cache",
+    "h200/page_indices/gate-slower",
+    "h200/page_indices/gate-equal",
 )
+CENSUS = "static/census.json"
+PROFILES = ("h100/profile/mixed", "h100/profile/decode", CENSUS)
+WITH_TABLES = (*RUNS, COMPARED, *GATES)
+ALL = (*WITH_TABLES, *PROFILES)
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(params=RUNS)
-def path(request: pytest.FixtureRequest, render: Callable[[Path], Path]) -> Path:
-    """The page of a run."""
-    return render(ROOT / "reports" / request.param)
-
-
 @pytest.fixture
-def opened(path: Path, pages: Pages) -> Iterator[Opened]:
-    """The page of a run, opened."""
-    with pages.open(path) as found:
-        yield found
+def path(request: pytest.FixtureRequest, render: Callable[..., Path]) -> Path:
+    """The page of what a test is called with."""
+    return render(*(REPORTS / name for name in request.param.split()))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_opens_without_errors_requests_or_sideways_scrolling(
-    path: Path, width: int, scheme: Scheme, pages: Pages
-) -> None:
-    with pages.open(path, width=width, scheme=scheme) as opened:
-        opened.picture(PICTURES / f"{path.stem}-{scheme}-{width}.png")
+def of(pages: tuple[str, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", pages, indirect=True)
+
+
+@of(ALL)
+def test_it_opens_at_all_widths_light_and_dark(path: Path, pages: Pages) -> None:
+    with pages.open(path) as opened:
+        for width in WIDTHS:
+            opened.page.set_viewport_size({"width": width, "height": 900})
+            assert page_checks.fits(opened) == []
+            for scheme in ("light", "dark"):
+                opened.page.emulate_media(color_scheme=scheme)
+                opened.picture(PICTURES / f"{path.stem}-{scheme}-{width}.png")
         assert page_checks.silent(opened) == []
-        assert page_checks.fits(opened) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation(path: Path, scheme: Scheme, pages: Pages) -> None:
-    with pages.open(path, scheme=scheme) as opened:
-        assert page_checks.accessible(opened) == []
+@of(ALL)
+def test_it_has_the_parts_that_readers_of_screens_go_by(path: Path, pages: Pages) -> None:
+    checks: list[Check] = [page_checks.structure, page_checks.accessible]
+    if not path.stem.startswith("static"):
+        checks.insert(1, page_checks.charts)
+    with pages.open(path) as opened:
+        assert {fault for check in checks for fault in check(opened)} == set()
+        opened.page.emulate_media(color_scheme="dark")
+        assert page_checks.legible(opened) == []
 
 
-def test_it_has_the_parts_that_readers_of_screens_go_by(opened: Opened) -> None:
-    assert page_checks.structure(opened) == []
+@of(WITH_TABLES)
+def test_tables_are_sorted_and_filtered_and_cases_opened_by_keyboard(
+    path: Path, pages: Pages
+) -> None:
+    with pages.open(path) as opened:
+        for check in (page_checks.sorts, page_checks.filters, page_checks.opens_cases):
+            assert check(opened) == []
 
 
-def test_each_chart_has_its_data_and_a_text(opened: Opened) -> None:
-    assert page_checks.charts(opened) == []
+@of(RUNS)
+def test_samples_are_drawn_and_all_is_printed(path: Path, pages: Pages) -> None:
+    with pages.open(path, width=A4, media="print") as opened:
+        assert page_checks.samples(opened) == []
+        assert page_checks.prints(opened) == []
+        assert page_checks.silent(opened) == []
 
 
-def test_tables_are_sorted_by_keyboard(opened: Opened) -> None:
-    assert page_checks.sorts(opened) == []
-
-
-def test_tables_are_filtered_by_keyboard(opened: Opened) -> None:
-    assert page_checks.filters(opened) == []
-
-
-def test_a_row_opens_its_case(opened: Opened) -> None:
-    assert page_checks.opens_cases(opened) == []
-
-
+@of(ALL)
 def test_it_is_read_without_scripts(path: Path, pages: Pages) -> None:
     with pages.open(path) as opened, pages.open(path, scripts=False) as plain:
         assert page_checks.readable_without_scripts(opened, plain) == []
         assert plain.errors == plain.requests == []
 
 
+@of((COMPARED, *GATES, *PROFILES))
 def test_it_is_printed_whole(path: Path, pages: Pages) -> None:
     with pages.open(path, width=A4, media="print") as opened:
         assert page_checks.prints(opened) == []

@@ -13,6 +13,8 @@ from support.committed import ORIGIN
 from bt_bench.cli.encoding import spell_what_streams_lack
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("encoding", "environment"),
     [

@@ -93,6 +93,8 @@ def test_help_and_mistakes_in_options_come_first(monkeypatch):
     assert "No such option" in run("sweep", "--no-such-option").err
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("prologue", [LIGHT, WINDOWS], ids=["light", "windows"])
 @pytest.mark.parametrize(
     "words",

@@ -325,7 +325,8 @@ def test_what_cannot_be_asked_for(repo, options, what):
         (["--base", "HEAD", "--workers", "3"], "--workers has no effect on a gate with --static"),
         (["--base", "HEAD", "--time-equal"], "--time-equal has no effect on a gate with --static"),
         (["--base", "HEAD", "--device", "cpu"], "--device has no effect on a gate with --static"),
-        (["--base", "HEAD", "--out", "o"], "--out has no effect on a gate with --static"),
+        (["--save", "o.json", "--out", "o"], "--out has no effect on a census alone"),
+        (["--base", "HEAD", "--out", "mine"], "--out mine exists already; expected a new folder"),
         (
             ["--against", "x", "--allow-partial"],
             "--allow-partial has no effect on a gate with --st",
@@ -618,6 +619,26 @@ def test_a_stored_census_is_cut_to_what_flags_select(shipped, made_up):
     outcome = run(*against)
     assert outcome.code == 4, outcome.err
     assert outcome.json()["counts"]["MISSING"] == 2
+
+
+def test_a_static_gate_has_a_page_which_is_written_again_from_both_censuses(shipped, made_up):
+    static = ["gate", "--config", "my.yaml", "--static"]
+    assert run(*static, "--save", "census.json").code == 0
+    outcome = run(*static, "--against", "census.json", "--out", "gate")
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.endswith("verdicts are in gate/\n")
+    names = {"base-census.json", "head-census.json", "report.html", "verdicts.json"}
+    assert {path.name for path in Path("gate").iterdir()} == names
+    page = Path("gate/report.html")
+    first = page.read_text()
+    assert "No launch and no figure of any kernel has changed." in first
+    page.unlink()
+    assert run("report", "gate").code == 0
+    assert page.read_text() == first.replace("census.json", "base-census.json").replace(
+        "working tree", "head-census.json"
+    )
+    assert run("report", "census.json", "gate/head-census.json", "--out", "two.html").code == 0
+    assert "Verdicts: 4 SAME." in Path("two.html").read_text()
 
 
 def test_a_failure_has_no_figures_and_fails_whatever_metric_is_asked_for(shipped, made_up):

@@ -50,6 +50,8 @@ def hostile(folder, code):
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("code", ENDINGS.values(), ids=ENDINGS)
 def test_a_suite_cannot_end_a_command(tmp_path, code):
     """Each refuses the config or the suite; the suite alone would end it with 0."""
@@ -75,6 +77,8 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_ends_as_a_suite_says(tmp_path, arguments):
     """A config that names the suite is enough to load it."""

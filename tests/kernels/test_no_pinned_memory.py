@@ -47,6 +47,8 @@ def play(name, numbers, device):
         compare(tables, made, device, lambda *_: nullcontext())
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mode", MODES)
 @every_subject
 def test_scenarios_have_the_right_results(name, mode, device, monkeypatch):

@@ -65,6 +65,8 @@ def play(name, numbers, device, *, seed=0):
         compare(tables, scenario(SUBJECTS[name], number, seed=seed), device)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @every_subject
 def test_a_few_scenarios(name, device):
     """Of those that are slow."""

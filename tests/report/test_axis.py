@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from bt_bench.report.axis import SpeedUp, axis_of
@@ -16,7 +18,7 @@ def test_all_figures_and_one_are_on_it(low, high):
     assert 0 <= place.low <= place.point <= place.high <= 1
     ticks = axis.ticks()
     assert 1 <= len(ticks) <= 7
-    assert [tick.at for tick in ticks] == sorted(tick.at for tick in ticks)
+    assert all(tick.at + 0.12 < after.at for tick, after in pairwise(ticks))  # apart on a phone
     assert [tick.text for tick in ticks if tick.strong] == ["1 ×"]
 
 

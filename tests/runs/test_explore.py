@@ -112,9 +112,6 @@ class Runner:
         Third.made = 0
         Once.is_first = Sticky.is_spoiled = False
 
-    def abandon(self) -> None:
-        """There is no process to end."""
-
     def _count(self, task: Any, arm: str) -> Any:
         if isinstance(task, ReadRan):
             return self._reached.ran

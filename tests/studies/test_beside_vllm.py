@@ -82,6 +82,8 @@ FOUND_BY = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("beside", ["ours", "vLLM"])
 def test_a_planted_fault_is_found(fault, beside, request, device):

@@ -26,6 +26,7 @@ A4 = 718
 """The width of a printed page within its margins of 10 mm, in CSS pixels."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
+_PATIENCE_MS = 300_000  # on a busy machine
 _MOST_HEIGHT = 12_000  # pixels; Chromium draws no more than 16,384
 
 
@@ -117,6 +118,7 @@ class Pages:
             reduced_motion="reduce",
         )
         try:
+            context.set_default_timeout(_PATIENCE_MS)
             page = context.new_page()
             page.emulate_media(media=media)
             opened = Opened(page, path)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from support.browser import Opened
 
 Check = Callable[[Opened], list[str]]
 _MOST_TABLES = 3  # that are sorted: a page may have one per case
+_MOST_CASES = 2  # that axe looks into
 
 
 def silent(opened: Opened) -> list[str]:
@@ -45,16 +47,79 @@ def structure(opened: Opened) -> list[str]:
 
 def accessible(opened: Opened) -> list[str]:
     """axe-core finds no serious violation, not even in parts that are closed at first."""
+    return _axe(opened, {})
+
+
+def legible(opened: Opened) -> list[str]:
+    """axe-core finds enough contrast, which alone depends on the colours that a reader prefers."""
+    return _axe(opened, {"runOnly": ["color-contrast"]})
+
+
+# Opens all details, those of so many cases at most, and draws the samples of so many of these.
+_OPEN_ALL = """([cases, drawn]) => {
+    for (const each of [...document.querySelectorAll(".samples")].slice(drawn))
+        each.dataset.drawn = "not here";
+    const closed = new Set([...document.querySelectorAll(".case")].slice(cases));
+    for (const each of document.querySelectorAll("details"))
+        each.open = !closed.has(each.closest(".case"));
+}"""
+_EVERY = 1_000_000
+
+
+def _axe(opened: Opened, options: dict[str, Any]) -> list[str]:
     from axe_playwright_python.sync_playwright import Axe
 
-    opened.look("() => document.querySelectorAll('details').forEach(each => { each.open = true })")
-    found = Axe().run(opened.page, options={"resultTypes": ["violations"]}).response
+    # The parts on cases are made alike, and axe would take minutes for those of all.
+    opened.look(_OPEN_ALL, [_MOST_CASES, 1])
+    _await_samples(opened)
+    found = Axe().run(opened.page, options={**options, "resultTypes": ["violations"]}).response
     return [
         f"{violation['id']} ({violation['impact']}): {violation['help']}: {node['html'][:200]}"
         for violation in found["violations"]
         if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"][:3]
     ]
+
+
+def _await_samples(opened: Opened) -> None:
+    """Wait until the samples of the case that was opened first are drawn."""
+    drawing = "details[open] .samples:not([data-drawn=whole]):not([data-drawn='not here'])"
+    opened.page.locator(drawing).first.wait_for(state="detached")
+
+
+def samples(opened: Opened) -> list[str]:
+    """A case that is opened draws its samples, each chart with a text, and beside them a table."""
+    case = opened.page.locator(".case:has(.samples) > details > summary").first
+    if not case.count():
+        return ["no case has samples"]
+    case.press("Enter")
+    _await_samples(opened)
+    opened.page.locator("details[open] .samples details.data > summary").evaluate_all(
+        "all => all.forEach(each => each.click())"
+    )
+    return opened.look(
+        """async () => {
+            await new Promise(requestAnimationFrame);
+            const faults = [];
+            const figures = [...document.querySelectorAll("details[open] .samples figure")];
+            if (!figures.length) faults.push("no samples are drawn");
+            for (const figure of figures) {
+                const name = `samples ${figure.dataset.chart}`;
+                const charts = [...figure.querySelectorAll("[role=img]")];
+                if (!charts.length) faults.push(`${name}: no chart`);
+                for (const chart of charts) {
+                    const box = chart.querySelector("svg")?.getBoundingClientRect();
+                    if (!chart.ariaLabel?.trim()) faults.push(`${name}: no text`);
+                    if (!(box?.height > 100)) faults.push(`${name}: nothing is drawn`);
+                    if (!(box?.right <= document.documentElement.clientWidth))
+                        faults.push(`${name}: cut off at the right`);
+                }
+                if (!figure.querySelector("details.data[open] table td.n"))
+                    faults.push(`${name}: its details.data has no table with data`);
+            }
+            return faults;
+        }"""
+    )
 
 
 def charts(opened: Opened) -> list[str]:
@@ -100,17 +165,21 @@ def fits(opened: Opened) -> list[str]:
 
 
 def prints(opened: Opened) -> list[str]:
-    """On paper all that is closed is open, and nothing is cut off at the right."""
+    """On paper nothing is cut off, and rows and charts are whole; only figures may be closed."""
     return opened.look(
         """() => {
             window.dispatchEvent(new Event("beforeprint"));
             const faults = [];
-            const closed = [...document.querySelectorAll("main details > :not(summary)")]
+            const closed = [...document.querySelectorAll("main details:not(.data) > :not(summary)")]
                 .filter(part => part.checkVisibility !== undefined && !part.checkVisibility());
             if (closed.length) {
                 const first = closed[0].closest("details").outerHTML.slice(0, 200);
                 faults.push(`${closed.length} parts of details are closed: ${first}`);
             }
+            const broken = [...document.querySelectorAll("main :is(tr, svg:not(svg svg))")]
+                .filter(part => getComputedStyle(part).breakInside !== "avoid");
+            if (broken.length)
+                faults.push(`${broken.length} may be broken: ${broken[0].outerHTML.slice(0, 200)}`);
             const width = document.documentElement.clientWidth;
             const outside = [...document.querySelectorAll("main *:not(svg *)")].filter(
                 part => part.checkVisibility() && part.getBoundingClientRect().right > width + 1
@@ -126,10 +195,7 @@ def prints(opened: Opened) -> list[str]:
     )
 
 
-_TEXT = """() => {
-    document.querySelectorAll("details").forEach(each => { each.open = true });
-    return document.querySelector("main").innerText;
-}"""
+_TEXT = """() => document.querySelector("main").innerText"""
 _PICTURES = """() => [...document.querySelectorAll("[data-chart]")]
     .filter(each => each.checkVisibility() && each.getBoundingClientRect().height > 0).length"""
 
@@ -141,6 +207,8 @@ def readable_without_scripts(opened: Opened, plain: Opened) -> list[str]:
         opened: the page.
         plain: the same page, opened without scripts.
     """
+    for each in (opened, plain):
+        each.look(_OPEN_ALL, [_EVERY, 0])
     here = set(plain.look(_TEXT).split())
     # What only scripts can do needs no label without them.
     controls = opened.look(
@@ -263,8 +331,8 @@ def filters(opened: Opened) -> list[str]:
     if not _tab_to(opened, "input#filter"):
         return [*faults, "Tab does not lead to input#filter"]
     rows = opened.look(_ROWS)
-    if len(rows) < 2:
-        return [*faults, f"the first table.sortable has {len(rows)} rows"]
+    if not rows:
+        return [*faults, "the first table.sortable has no row"]
     wanted = opened.look(
         """() => [...document.querySelector("table.sortable").tBodies[0].rows].at(-1)
             .cells[0].innerText.trim()"""

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import numpy as np
-
 from bt_bench.analysis.compare.estimating import Question
 from bt_bench.analysis.compare.exact import Count, counts
 from bt_bench.analysis.compare.pairing import match_cases, why_missing
@@ -28,6 +26,7 @@ from bt_bench.results import (
     Taken,
     metric_of,
     place_of,
+    typical_of,
     with_ticks,
 )
 
@@ -104,6 +103,7 @@ class Pairing:
     def __init__(self, matchup: Matchup, floors: Mapping[str, float]) -> None:
         self._matchup = matchup
         self._floors = floors
+        self._one_run = matchup.one_run
         self._unsupported: list[CompactCase] = []
         # By side and part, since each part of a merged result has a calibration of its own.
         parts = {
@@ -117,6 +117,9 @@ class Pairing:
             for method in Method
         }
         self._ticks = {place: device_ticks(calibration) for place, calibration in parts.items()}
+        # Thousands of cases have the same few metrics.
+        self._compared: dict[tuple[object, ...], tuple[Metric, bool]] = {}
+        self._ordered: dict[tuple[object, ...], list[Metric]] = {}
 
     def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
         """Yield an entry per metric of each case; a case that only one side has gets one entry.
@@ -155,25 +158,38 @@ class Pairing:
         outcome: Settled | None = None,
         partner: CompactCase | None = None,
     ) -> Asked:
-        base, other = self._matchup.base, self._matchup.other
-        ticks = self._ticks_of(case, partner) if partner is not None else {}
-        metric = with_ticks(self._floored(metric), ticks)
-        primary = metric.is_primary(case.operation, base.result.header.environment.device)
+        base, other = self._matchup.base.label, self._matchup.other.label
+        metric, primary = self._as_compared(metric, case, partner)
         entry = Entry(
             operation=case.operation,
             case=case.case,
             metric=metric,
-            base=base.label,
-            other=other.label,
+            base=base,
+            other=other,
             base_value=base_value,
             other_value=other_value,
             outcome=outcome,
             # Families follow the run and not the selection: equal questions get equal answers.
-            family=(base.label, other.label, metric.name if metric.terms else primary),
+            family=(base, other, metric.name if metric.terms else primary),
             exploratory=not primary,
-            advisory=not self._matchup.one_run,
+            advisory=not self._one_run,
         )
         return Asked(entry, self._matchup)
+
+    def _as_compared(
+        self, metric: Metric, case: CompactCase, partner: CompactCase | None
+    ) -> tuple[Metric, bool]:
+        """Return the metric with its floor and tick in this comparison, and whether it decides."""
+        places = case.part, None if partner is None else (partner.part,)
+        key = (metric.name, case.operation, *places)
+        found = self._compared.get(key)
+        if found is None:
+            ticks = {} if partner is None else self._ticks_of(case, partner)
+            metric = with_ticks(self._floored(metric), ticks)
+            device = self._matchup.base.result.header.environment.device
+            found = metric, metric.is_primary(case.operation, device)
+            self._compared[key] = found
+        return found
 
     def _ticks_of(self, left: CompactCase, right: CompactCase) -> dict[Method, float]:
         """Return the larger ticks of the calibrations that hold for both cases."""
@@ -211,7 +227,7 @@ class Pairing:
         idle = _launches_nothing(left) and _launches_nothing(right)
         found = [
             self._measured(metric, left, right, _doubt(metric, doubts), idle)
-            for metric in _metrics_of(left, right, sums)
+            for metric in self._metrics_of(left, right, sums)
         ]
         found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
@@ -247,11 +263,22 @@ class Pairing:
             asked = self._entry(left, metric, partner=right)
             spreads = [s for s in (left.spread(metric), right.spread(metric)) if s is not None]
             # Sides of one run have one control, which is more often a copy of the base.
-            asked.spread = max(spreads[:1] if self._matchup.one_run else spreads, default=None)
+            asked.spread = max(spreads[:1] if self._one_run else spreads, default=None)
             logs = left.instances, right.instances
-            asked.question = Question(base, other, *logs, self._matchup.one_run, idle)
+            asked.question = Question(base, other, *logs, self._one_run, idle)
             return asked
         return self._entry(left, metric, _typical(base), _typical(other), outcome, right)
+
+    def _metrics_of(
+        self, left: CompactCase, right: CompactCase, sums: Sequence[Metric]
+    ) -> list[Metric]:
+        key = (*left.taken, None, *right.taken)
+        found = self._ordered.get(key)
+        if found is None:
+            taken = {**right.taken, **left.taken}
+            found = metrics_in_order({name: each.metric for name, each in taken.items()})
+            self._ordered[key] = found
+        return [*found, *(s for s in sums if left.measured(s) or right.measured(s))]
 
     def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other
@@ -308,12 +335,6 @@ def _place(metric: Metric) -> tuple[int, ...]:
     return (1,) if metric.terms else (2,)
 
 
-def _metrics_of(left: CompactCase, right: CompactCase, sums: Sequence[Metric]) -> list[Metric]:
-    names = left.taken.keys() | right.taken.keys()
-    found = {name: (left.taken.get(name) or right.taken[name]).metric for name in names}
-    return [*metrics_in_order(found), *(s for s in sums if left.measured(s) or right.measured(s))]
-
-
 def _doubt(metric: Metric, doubts: Mapping[str, str]) -> str | None:
     """Return why a metric is not believed; a doubt about one term extends to a sum."""
     found = (doubts.get(each.name) for each in metric.terms or (metric,))
@@ -334,4 +355,4 @@ def _launches_nothing(case: CompactCase) -> bool:
 
 def _typical(taken: Taken | None) -> float | None:
     """Return the same as `bt_bench.analysis.figures.typical_us`."""
-    return None if taken is None else median(np.median(taken.samples, axis=0))
+    return None if taken is None else typical_of(taken.samples)

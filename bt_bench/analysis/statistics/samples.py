@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 
-from bt_bench.results import FloatArray
+from bt_bench.results import FloatArray, SampleRows, medians_over_rounds
 
 MIN_CLUSTERS = 3  # two show too little of how much clusters differ
 Samples = Sequence[float] | FloatArray
@@ -47,7 +47,7 @@ def median(samples: Samples) -> float:
     Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American Statistician
     50 (1996), 361-365, definition 7 at p = 1/2.
     """
-    return float(_median_along_rounds(_as_array(samples)))
+    return float(medians_over_rounds(_as_array(samples)))
 
 
 def percentile(samples: Samples, percent: float) -> float:
@@ -123,11 +123,9 @@ def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:
 
     Rounds of an interrupted run may be short; a step without any sample is left out.
     """
-    lengths = set(map(len, samples))
-    if lengths == {1}:
-        return np.array([_middle(sorted(chain.from_iterable(samples)))])
-    if len(lengths) == 1 and lengths != {0}:
-        return _median_along_rounds(np.asarray(samples, dtype=np.float64))
+    rows = samples if isinstance(samples, SampleRows) else SampleRows.of(samples)
+    if rows.width:
+        return medians_over_rounds(rows.array)
     columns = ([x for x in column if x is not None] for column in zip_longest(*samples))
     return np.array([median(column) for column in columns if column], dtype=np.float64)
 
@@ -137,20 +135,6 @@ def _as_array(samples: Samples) -> FloatArray:
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"expected a list of at least one sample, got shape {array.shape}")
     return array
-
-
-def _middle(ordered: Sequence[float]) -> float:
-    # Arrays of a hundred samples take longer to make than to sort as a list.
-    upper = ordered[len(ordered) // 2]
-    return upper if len(ordered) % 2 else upper / 2 + ordered[len(ordered) // 2 - 1] / 2
-
-
-def _median_along_rounds(array: FloatArray) -> FloatArray:
-    # np.median takes five times as long on the small arrays that thousands of cases have.
-    ordered = np.sort(array, axis=0)
-    count = len(ordered)
-    upper: FloatArray = ordered[count // 2]
-    return upper if count % 2 else upper / 2 + ordered[count // 2 - 1] / 2
 
 
 @lru_cache(maxsize=1024)

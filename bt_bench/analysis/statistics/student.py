@@ -7,11 +7,15 @@ from functools import lru_cache
 
 _LARGEST = 1e150  # its square is still a number
 
+_LEVELS = 1 << 16
+"""Quantiles that are kept. Holm's correction has a level of its own for each test of a family, and
+the families of all variants have the same ones: thousands, in a run of thousands of cases."""
+
 LEAST_BY_QUANTILE = 1e-6
 """Below this level, 1 minus the level has too few digits left for `t_quantile`."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_LEVELS)
 def t_quantile(probability: float, degrees: int) -> float:
     """Return a quantile of Student's t distribution, by bisection of its distribution function.
 
@@ -39,7 +43,7 @@ def t_quantile(probability: float, degrees: int) -> float:
     return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_LEVELS)
 def t_critical(level: float, degrees: int) -> float:
     """Return the value that Student's t exceeds with this probability, even a tiny one.
 
@@ -84,11 +88,11 @@ def t_tail(value: float, degrees: int) -> float:
 def _t_central_mass(angle: float, degrees: int) -> float:
     """Return P(|T| <= t) for t = sqrt(degrees) tan(angle)."""
     sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
+    odd, square = degrees % 2, cosine**2
     total, term = 0.0, cosine if odd else 1.0
-    for index in range(degrees // 2):
+    for above in range(1 + odd, degrees, 2):
         total += term
-        term *= cosine**2 * (2 * index + 1 + odd) / (2 * index + 2 + odd)
+        term *= square * above / (above + 1)
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
@@ -98,22 +102,31 @@ def _beta_share(x: float, a: float, b: float) -> float:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the complement converges faster here
         return 1 - _beta_share(1 - x, b, a)
+    log_beta, terms = _beta_terms(a, b)
     log_front = a * math.log(x) + b * math.log1p(-x) - math.log(a)
-    log_front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    # Odd and even coefficients of the continued fraction alternate.
-    fraction, above, below = 1.0, 1.0, 0.0
-    for index in range(400):
-        half = index // 2
-        if index == 0:
-            term = 1.0
-        elif index % 2 == 0:
-            term = half * (b - half) * x / ((a + index - 1) * (a + index))
-        else:
-            term = -(a + half) * (a + b + half) * x / ((a + index - 1) * (a + index))
+    log_front += log_beta
+    fraction, above, below = 2.0, 2.0, 1.0  # after the first step, whose term is 1
+    for index, (numerator, denominator) in enumerate(terms):
+        term = numerator * x / denominator
         below = 1 / (1 + term * below)
         above = 1 + term / above
         step = above * below
         fraction *= step
-        if index > 1 and abs(step - 1) < 1e-15:
+        if index > 0 and abs(step - 1) < 1e-15:
             break
     return math.exp(log_front) * (fraction - 1)
+
+
+@lru_cache(maxsize=1024)
+def _beta_terms(a: float, b: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """Return the parts of I(x; a, b) without x: the logarithm of 1 / B(a, b), and the terms.
+
+    Odd and even coefficients of the continued fraction alternate.
+    """
+    log_beta = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    terms = []
+    for index in range(1, 400):
+        half, is_odd = index // 2, index % 2
+        numerator = -(a + half) * (a + b + half) if is_odd else half * (b - half)
+        terms.append((numerator, (a + index - 1) * (a + index)))
+    return log_beta, tuple(terms)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # Parameters without effect in each mode.
 _OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal")
 _IDLE = {
-    "--static": (*_OF_ROUNDS, "out", "device", "threshold", "alpha", "allow_partial"),
+    "--static": (*_OF_ROUNDS, "device", "threshold", "alpha", "allow_partial"),
     "--against": (*_OF_ROUNDS, "build"),
 }
 
@@ -305,7 +305,7 @@ def gate(
 
         _refuse_idle(ctx, "--static")
         # The config's metrics select what is timed.
-        return static_gate(options, tuple(metrics or ()), save, dry_run)
+        return static_gate(options, tuple(metrics or ()), save, out, dry_run)
     if allow_partial and against is None:
         raise UsageError("--allow-partial applies to a stored result; give --against FILE as well")
     if save is not None:
@@ -327,7 +327,7 @@ def gate(
             return show_plan(request)
         prepare(request)  # user errors show before a folder is made
         folder = make_folder(spec.name, out)
-        judged = run_rounds(replace(request, recording=folder / RECORDING_NAME))
+        judged = trees.at_home(run_rounds(replace(request, recording=folder / RECORDING_NAME)))
     return finish(judged, options, folder)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.errors import BtBenchError, ExitCode, UsageError
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import choose_variants
@@ -16,11 +16,12 @@ from bt_bench.cli.outputs import Output, final_code, write_outputs
 from bt_bench.cli.pages import RECORDING_NAME, write_gate_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bt_bench.analysis import Judged, Rules
     from bt_bench.base.names import DeviceChoice, FailOn
     from bt_bench.config import Settings, SweepSpec
+    from bt_bench.results import StaticCensus
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
 
@@ -79,7 +80,7 @@ class Trees:
 
     Args:
         base: a checkout of the base.
-        head: the working tree.
+        head: the working tree, copied beside it.
         lost: cases that only the base's config has, and its other differences.
         device: the device in the base's settings; `None` if they name none.
     """
@@ -89,20 +90,44 @@ class Trees:
     lost: Lost
     device: DeviceChoice | None = None
 
+    def at_home(self, judged: Judged) -> Judged:
+        """Return a comparison that names the user's own paths, not those of the copy."""
+        return replace(
+            judged,
+            judgements=tuple(
+                replace(each, detail=self.head.at_home(each.detail)) for each in judged.judgements
+            ),
+            facts=tuple(map(self.head.at_home, judged.facts)),
+            warnings=tuple(map(self.head.at_home, judged.warnings)),
+        )
+
+    def tracebacks(self, take: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """Return a function that takes tracebacks as another does, likewise."""
+        return None if take is None else lambda text: take(self.head.at_home(text))
+
 
 @contextmanager
 def both_trees(options: Options) -> Iterator[Trees]:
-    """Yield base and working tree, built if there is a `--build` command."""
-    from bt_bench.runs import BUILD_SECONDS, base_tree, build, locate, working_tree
+    """Yield checkouts of base and working tree, built if there is a `--build` command.
+
+    Raises:
+        BtBenchError: as raised in the block, with paths of the user's checkout.
+    """
+    from bt_bench.runs import BUILD_SECONDS, base_tree, build, copied, locate, working_tree
 
     assert options.base is not None
     location = locate(Path.cwd(), options.folders, options.spec.suite)
-    new = working_tree(location)
+    here = working_tree(location)
     with base_tree(location, options.base) as old:
-        for tree in (old, new) if options.command is not None else ():
-            say(f"building {tree.label}")
-            build(tree, options.command or "", options.build_seconds or BUILD_SECONDS)
-        yield _by_own_configs(options, old, new)
+        new = copied(here, old)
+        try:
+            for tree in (old, new) if options.command is not None else ():
+                say(f"building {tree.label}")
+                build(tree, options.command or "", options.build_seconds or BUILD_SECONDS)
+            yield _by_own_configs(options, old, new)
+        except BtBenchError as error:
+            error.args = (new.at_home(str(error)),)
+            raise
 
 
 def _by_own_configs(options: Options, old: Tree, new: Tree) -> Trees:
@@ -161,7 +186,7 @@ def _suite_in_base(options: Options, old: Tree, new: Tree) -> str | None:
 
     if options.suite is None or options.spec.suite.folder is None:
         return options.suite
-    place = place_below(Path(options.suite), new.top)
+    place = place_below(Path(options.suite), new.location.top)
     return options.suite if place is None else str(old.top / place)
 
 
@@ -217,9 +242,9 @@ def _other_settings(old: Tree, new: Tree) -> tuple[Path, DeviceChoice | None, li
     from bt_bench.runs import place_below
 
     after, there = read_settings(Path.cwd()), Path.cwd()
-    if after.source is not None and place_below(after.source, new.top) is None:
+    if after.source is not None and place_below(after.source, new.location.top) is None:
         return there, after.device, []  # outside the repository: both revisions share them
-    here = place_below(there, new.top)
+    here = place_below(there, new.location.top)
     there = old.top if here is None else old.top / here
     there = there if there.is_dir() else old.top
     try:
@@ -255,14 +280,26 @@ def entries_of(options: Options, found: Mapping[str, VariantEntry]) -> list[Vari
     return [found[name] for name in options.spec.variants if name in found]
 
 
-def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
-    """Write all reports, then report the outcome."""
+def finish(
+    judged: Judged,
+    options: Options,
+    folder: Path | None,
+    censuses: Sequence[StaticCensus] = (),
+) -> ExitCode:
+    """Write all reports, then report the outcome.
+
+    Args:
+        judged: the verdicts.
+        options: the options of the gate.
+        folder: where verdicts and page go; `None` for nowhere.
+        censuses: those of base and head, for a static gate.
+    """
     from bt_bench.analysis import not_comparable
 
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
-        write_gate_page(judged, folder)
+        write_gate_page(judged, folder, censuses)
         rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
         say(f"{rounds}verdicts are in {folder}/")
     why = not_comparable(judged.judgements)
@@ -270,8 +307,13 @@ def finish(judged: Judged, options: Options, folder: Path | None) -> ExitCode:
     return final_code(judged, options.fail_on, nothing, require_power=options.require_power)
 
 
-def make_folder(name: str, out: Path | None) -> Path:
-    """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
+def refuse_existing(out: Path | None) -> None:
+    """Refuse a folder for the gate that exists."""
     if out is not None and out.exists():
         raise UsageError(f"--out {out} exists already; expected a new folder for the gate")
+
+
+def make_folder(name: str, out: Path | None) -> Path:
+    """Make the folder of a gate: `--out`, which must be new, or one named after the time."""
+    refuse_existing(out)
     return new_folder(f"gate-{name}", None, out).path

@@ -50,7 +50,7 @@ def rounds_request(
         built=options.command is not None,
         lost=trees.lost,
         command=tuple(command_line()),
-        on_traceback=options.on_traceback,
+        on_traceback=trees.tracebacks(options.on_traceback),
     )
 
 

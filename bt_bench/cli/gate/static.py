@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from bt_bench.analysis import Verdict
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.cli.exits import say
-from bt_bench.cli.gate.common import Options, both_trees, entries_here, entries_of, finish
+from bt_bench.cli.gate.common import (
+    Options,
+    both_trees,
+    entries_here,
+    entries_of,
+    finish,
+    make_folder,
+    refuse_existing,
+)
+from bt_bench.cli.pages import CENSUS_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,7 +30,11 @@ if TYPE_CHECKING:
 
 
 def static_gate(
-    options: Options, patterns: tuple[str, ...], save: Path | None, dry_run: bool = False
+    options: Options,
+    patterns: tuple[str, ...],
+    save: Path | None,
+    out: Path | None,
+    dry_run: bool = False,
 ) -> ExitCode:
     """Compile the kernels; save and compare the census if requested.
 
@@ -29,20 +42,24 @@ def static_gate(
         options: the options of the gate.
         patterns: patterns of metrics; without any, all are compared.
         save: where to write the census of the working tree.
+        out: a new folder for both censuses, verdicts and page; `None` for none of them.
         dry_run: only list the cases that would be compiled.
     """
     from bt_bench.analysis import judge_static
-    from bt_bench.results import COUNTED, select
+    from bt_bench.results import COUNTED, select, write_census
 
     if options.base is None and options.against is None and save is None:
         raise UsageError("nothing to do: give --base REF, --against CENSUS or --save FILE")
+    if out is not None and options.base is None and options.against is None:
+        raise UsageError("--out has no effect on a census alone; leave it out, or give a base")
+    refuse_existing(out)
     chosen = select(list(COUNTED), list(patterns))
     if options.base is not None:
         if dry_run:
             with both_trees(replace(options, command=None)) as trees:
                 _alike(options, trees, (trees.base.variants(), trees.head.variants()))
             return _show_plan(options)
-        judged = _against_revision(options, save)
+        judged, *censuses = _against_revision(options, save)
     else:
         # Before anything is compiled, since the file may not be a census.
         stored = None if options.against is None else _stored(options, options.against)
@@ -56,7 +73,12 @@ def static_gate(
         if stored is None:
             return ExitCode.OK
         judged = judge_static(stored, new, Path(options.against or "").name, "working tree")
-    return finish(_only(judged, chosen), options, None)
+        censuses = [stored, new]
+    folder = None if out is None else make_folder(options.spec.name, out)
+    if folder is not None:
+        for name, census in zip(CENSUS_NAMES, censuses, strict=True):
+            write_census(folder / name, census)
+    return finish(_only(judged, chosen), options, folder, censuses)
 
 
 def _show_plan(options: Options) -> ExitCode:
@@ -71,11 +93,15 @@ def _show_plan(options: Options) -> ExitCode:
     return ExitCode.OK
 
 
-def _against_revision(options: Options, save: Path | None) -> Judged:
+def _against_revision(
+    options: Options, save: Path | None
+) -> tuple[Judged, StaticCensus, StaticCensus]:
+    """Compare with another revision; returns the verdicts, and the censuses of base and head."""
     from bt_bench.analysis import judge_static, missing_from_config
     from bt_bench.runs import compare_trees, isolations
 
     with both_trees(options) as trees:
+        options = replace(options, on_traceback=trees.tracebacks(options.on_traceback))
         old_tree, new_tree, lost = trees.base, trees.head, trees.lost
         old_found, new_found = old_tree.variants(), new_tree.variants()
         alike = _alike(options, trees, (old_found, new_found))
@@ -91,12 +117,13 @@ def _against_revision(options: Options, save: Path | None) -> Judged:
                 raise UsageError(old_tree.named(str(error))) from None
         judged = judge_static(old, new, old_tree.label, new_tree.label)
         gone = (missing_from_config(*place, judged) for place in lost.places)
-        return replace(
+        judged = replace(
             judged,
             judgements=(*judged.judgements, *gone),
             facts=(same.how, *alike, *judged.facts),
             warnings=(*judged.warnings, *lost.warnings),
         )
+        return trees.at_home(judged), old, new
 
 
 def _alike(

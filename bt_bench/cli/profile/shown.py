@@ -88,11 +88,6 @@ def read_shown(file: Path, redact: Redactor | None, *, whole: bool) -> tuple[str
         counters = read_counters(file) if redact is None else redacted(read_counters(file), redact)
         return "counters", counters_json(counters), counters_document(counters, whole=whole)
     census = read_census(file) if redact is None else redacted(read_census(file), redact)
-    if not any(kernel.code for variant in census.variants for kernel in variant.kernels):
-        raise UsageError(
-            f"{file} is a census of a gate, which has no code of its kernels; `bt-bench gate "
-            "--static --against FILE` reads it"
-        )
     targets = list(dict.fromkeys(k.target for v in census.variants for k in v.kernels))
     return (
         "kernels",

@@ -7,3 +7,4 @@ from bt_bench.report.page.gate_page import gate_page
 from bt_bench.report.page.profile_page import profile_page
 from bt_bench.report.page.rendering import render_page
 from bt_bench.report.page.run_page import run_page
+from bt_bench.report.page.static_page import static_page

@@ -17,7 +17,7 @@ from bt_bench.report.formats.texts import (
 )
 from bt_bench.report.page import parts
 from bt_bench.report.page.grid import judged_grid, operation_title
-from bt_bench.report.page.parts import CasePart, Page, PageSection, section_of
+from bt_bench.report.page.parts import CasePart, Page, PageSection
 from bt_bench.report.page.speed_ups import primary_groups, speed_up_chart
 from bt_bench.report.run.facts import measured_on, measuring_facts
 from bt_bench.results import sweep_commands
@@ -82,7 +82,7 @@ def judged_page(
             ),
             PageSection("", (judged_grid(judged.judgements, arms, anchors.get),)),
             PageSection("How it was decided", (Bullets(tuple(facts)),)),
-            *map(section_of, details),
+            *details,
         ),
         cases=tuple(
             _case(anchors[key], members, blocks_of(key)) for key, members in by_key.items()

@@ -8,19 +8,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from bt_bench.report.page.parts import Line, LineChart
+
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 38
 _TICK_STEPS = (1, 2, 5)
 _MOST_TICKS = 6
-
-
-@dataclass(frozen=True)
-class Line:
-    """Points of one arm, in the order in which they are joined."""
-
-    arm: int
-    points: tuple[tuple[float, float], ...]
-    tips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,6 +23,7 @@ class _Scale:
     start: float
     end: float
     logarithmic: bool
+    whole: bool = False  # of counts, between which there is no tick
 
     def at(self, value: float) -> float:
         low, high, value = (self._of(each) for each in (self.low, self.high, value))
@@ -59,48 +53,35 @@ class _Scale:
         rough = span / (_MOST_TICKS - 1)
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(each * power for each in (*_TICK_STEPS, 10) if each * power >= rough)
+        step = max(step, 1.0) if self.whole else step
         first = math.ceil(self.low / step)
         return [step * each for each in range(first, math.floor(self.high / step) + 1)]
 
 
-def line_drawing(
-    lines: Sequence[Line],
-    *,
-    across: str,
-    up: str,
-    alternative: str,
-    logarithmic: tuple[bool, bool],
-    joined: bool = True,
-    levels: Sequence[float] = (),
-    marks: Sequence[float] = (),
-) -> Markup:
-    """Return a drawing of lines of points.
-
-    Args:
-        lines: at least one point in all; on a logarithmic axis all are positive.
-        across: title of the horizontal axis.
-        up: title of the vertical axis.
-        alternative: the content in words.
-        logarithmic: whether the horizontal and the vertical axis are.
-        joined: whether points are joined.
-        levels: heights of dashed lines across, which the axis includes.
-        marks: places of dashed lines upwards, within the points.
-    """
-    points = [point for line in lines for point in line.points]
-    xs, ys = [x for x, _ in points], [*(y for _, y in points), *levels]
-    x = _Scale(min(xs), max(xs), _LEFT + 6, _WIDTH - _RIGHT - 6, logarithmic[0])
-    low = min(ys) if logarithmic[1] else 0.0
-    y = _Scale(low, max(ys), _HEIGHT - _BOTTOM - 4, _TOP + 4, logarithmic[1])
-    dashed = [f"M{_LEFT} {y.at(each):.1f}H{_WIDTH - _RIGHT}" for each in levels]
-    dashed += [f"M{x.at(each):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" for each in marks]
+def line_drawing(chart: LineChart) -> Markup:
+    """Return the drawing of a chart of lines."""
+    points = [point for line in chart.lines for point in line.points]
+    xs, ys = [x for x, _ in points], [*(y for _, y in points), *chart.levels]
+    x = _Scale(
+        min(xs),
+        max(xs),
+        _LEFT + 6,
+        _WIDTH - _RIGHT - 6,
+        chart.logarithmic[0],
+        all(map(float.is_integer, xs)),
+    )
+    low = min(ys) if chart.logarithmic[1] else 0.0
+    y = _Scale(low, max(ys), _HEIGHT - _BOTTOM - 4, _TOP + 4, chart.logarithmic[1])
+    dashed = [f"M{_LEFT} {y.at(each):.1f}H{_WIDTH - _RIGHT}" for each in chart.levels]
+    dashed += [f"M{x.at(each):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" for each in chart.marks]
     parts = [
-        *_axes(x, y, across, up),
+        *_axes(x, y, chart.across, chart.up),
         *(_path("level", d) for d in dashed),
-        *_lines(lines, x, y, joined),
+        *_lines(chart.lines, x, y, chart.joined),
     ]
     return Markup(
         '<svg role="img" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>'
-    ).format(_WIDTH, _HEIGHT, _WIDTH, _HEIGHT, alternative, Markup("").join(parts))
+    ).format(_WIDTH, _HEIGHT, _WIDTH, _HEIGHT, chart.alternative, Markup("").join(parts))
 
 
 def _axes(x: _Scale, y: _Scale, across: str, up: str) -> Iterator[Markup]:

@@ -11,9 +11,8 @@ from bt_bench.analysis import Judged, Judgement, Ledger
 from bt_bench.base import ABSENT, Bullets, Cell, Section, Table, format_number
 from bt_bench.report.formats.phrases import TIMES
 from bt_bench.report.page.compared_page import judged_page
-from bt_bench.report.page.drawing import Line, line_drawing
-from bt_bench.report.page.parts import LineChart, Page
-from bt_bench.report.page.speed_ups import metric_title
+from bt_bench.report.page.parts import Line, LineChart, Page
+from bt_bench.report.page.speed_ups import metric_heading
 from bt_bench.report.run.facts import describe_environment
 from bt_bench.results import FloatArray, GateArm, Recording, SeriesKey, command_text
 
@@ -97,8 +96,8 @@ def _chart(
     judging = recording.judging
     looks = [look for look in (judging.looks if judging else ()) if 1 < look < len(head)]
     beside = "against the base" if subject.variant in recording.measured_apart() else _BESIDE
-    named = metric_title(subject.metric) if subject.metric in TIMES else subject.metric
-    title = f"{named[0].upper()}{named[1:]} of {subject.variant} over the rounds"
+    named = metric_heading(subject.metric) if subject.metric in TIMES else subject.metric
+    title = f"{named} of {subject.variant} over the rounds"
     notes = [
         f"the head {beside}, and the control against the base",
         *([] if margin is None else ["dashed: no change, and the margin"]),
@@ -106,20 +105,16 @@ def _chart(
         *([f"one of every {rounds.step} rounds"] if rounds.step > 1 else []),
         *([f"{lacking} without a value"] if (lacking := int(np.isnan(head).sum())) else []),
     ]
-    alternative = f"{title}: {_range('head', head)}; {_range('control', control)}."
     return LineChart(
         name=f"rounds/{subject.operation}/{subject.case}/{subject.variant}/{subject.metric}",
         title=f"{title} ({'; '.join(notes)})",
-        alternative=alternative,
-        drawing=line_drawing(
-            lines,
-            across="round",
-            up="ratio of times",
-            alternative=alternative,
-            logarithmic=(False, True),
-            levels=levels,
-            marks=looks,
-        ),
+        alternative=f"{title}: {_range('head', head)}; {_range('control', control)}.",
+        lines=lines,
+        across="round",
+        up="ratio of times",
+        logarithmic=(False, True),
+        levels=levels,
+        marks=looks,
         data=_data(ledger, subject, ratios, rounds),
         arms=("control", "head"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from bt_bench.analysis import WHOLE_CASE, Judgement, Verdict
+from bt_bench.analysis import WHOLE_CASE, WORST_FIRST, Judgement, Verdict
 from bt_bench.base import ABSENT, unit_text
 from bt_bench.base.names import Operation
 from bt_bench.report.axis import LogAxis, axis_of, speed_up_of
@@ -17,9 +17,8 @@ from bt_bench.report.formats.texts import (
     verdict_text,
 )
 from bt_bench.report.page.parts import Grid, GridCell, GridColumn
-from bt_bench.report.page.speed_ups import arm_index, metric_title
-
-LAUNCHES = "launches"
+from bt_bench.report.page.speed_ups import arm_index, metric_heading
+from bt_bench.results import COUNTED
 
 Anchor = Callable[[str], str | None]
 """Returns the id of the part of the page on a case, by its key; `None` if it has none."""
@@ -40,15 +39,16 @@ def judged_grid(judgements: Sequence[Judgement], arms: Sequence[str], anchor: An
     several_bases = len({each.base for each in deciding}) > 1
     rows: dict[tuple[str, str, str], dict[str, Judgement]] = {}
     for each in deciding:
-        name = side_text(each.base, each.other) if several_bases else each.other
+        name = _named(each) if several_bases else each.other
         rows.setdefault((each.key, each.case, name), {})[each.metric] = each
-    counted = [name for name in dict.fromkeys(each.metric for each in deciding) if name == LAUNCHES]
+    counted = [name for name in COUNTED if any(_counts(each, name) for each in deciding)]
     columns = [GridColumn("Case"), GridColumn("Operation"), GridColumn("Variant")]
     for name in metrics:
-        title = metric_title(name)
-        columns.append(GridColumn(f"{title[0].upper()}{title[1:]}, µs", numeric=True))
+        columns.append(GridColumn(f"{metric_heading(name)}, µs", numeric=True))
         columns += [GridColumn("Speed-up", numeric=True), GridColumn("Verdict")]
-    columns += [GridColumn(_counted_title(name, deciding), numeric=True) for name in counted]
+    columns += [GridColumn(_counted_title(name), numeric=True) for name in counted]
+    if not metrics:
+        columns.append(GridColumn("Verdict"))
     built = []
     for (key, case, name), of_row in rows.items():
         whole = of_row.get(WHOLE_CASE.name)
@@ -60,12 +60,17 @@ def judged_grid(judgements: Sequence[Judgement], arms: Sequence[str], anchor: An
         ]
         for metric in metrics:
             cells += _time_cells(of_row.get(metric, whole), axis, arm_index(arms, first.other))
-        cells += [_counted_cell(of_row.get(name)) for name in counted]
+        for name in counted:
+            cells.append(_counted_cell([each for each in of_row.values() if _counts(each, name)]))
+        if not metrics:
+            cells.append(_verdict_cell(_worst([*of_row.values()])))
         built.append(tuple(cells))
     return Grid(
         title="All cases",
-        caption=f"{len(built)} rows, a row for each case and variant. Sort by a column's title; "
-        "open a case by its name. Strips show the interval that a verdict rests on.",
+        caption=f"A row for each case and variant, {len(built)} in all. Sort by a column's title; "
+        "open a case by its name."
+        + " Strips show the interval that a verdict rests on."
+        * bool(metrics),
         columns=tuple(columns),
         rows=tuple(built),
         one=axis.at(1.0) if metrics else None,
@@ -94,21 +99,42 @@ def _time_cells(judgement: Judgement | None, axis: LogAxis, arm: int) -> Iterato
         strip=None if speed_up is None else axis.place(speed_up),
         arm=arm,
     )
+    yield _verdict_cell(judgement)
+
+
+def _verdict_cell(judgement: Judgement) -> GridCell:
     why = judgement.detail if judgement.verdict in (Verdict.INVALID, Verdict.MISSING) else ""
-    yield GridCell(verdict_text(judgement), small=why, tone=TONES.get(judgement.verdict))
+    return GridCell(verdict_text(judgement), small=why, tone=TONES.get(judgement.verdict))
 
 
-def _counted_title(name: str, judgements: Sequence[Judgement]) -> str:
-    unit = next(each.unit for each in judgements if each.metric == name)
-    title = name.replace("_", " ").capitalize()
-    return title if unit_text(unit) in ("", name, "binaries") else f"{title}, {unit_text(unit)}"
+def _worst(judgements: Sequence[Judgement]) -> Judgement:
+    return min(judgements, key=lambda each: WORST_FIRST.index(each.verdict))
 
 
-def _counted_cell(judgement: Judgement | None) -> GridCell:
-    if judgement is None:
-        return GridCell(ABSENT)
-    base, other = (
-        value_text(value, judgement.unit) for value in (judgement.base_value, judgement.other_value)
+def _named(judgement: Judgement) -> str:
+    """Return the variant if it is compared with its other revision, else both sides."""
+    (base, _, _), (other, at, _) = (
+        side.partition("@") for side in (judgement.base, judgement.other)
     )
-    tone = TONES.get(judgement.verdict)
-    return GridCell(other, small=f"of {base}", tone=tone)
+    return other if at and base == other else side_text(judgement.base, judgement.other)
+
+
+def _counts(judgement: Judgement, name: str) -> bool:
+    """Return whether it is on a count, for all targets or one of them, as `registers/sm_90`."""
+    return judgement.metric.partition("/")[0] == name
+
+
+def _counted_title(name: str) -> str:
+    title, unit = name.replace("_", " ").capitalize(), unit_text(COUNTED[name].unit)
+    return title if unit in ("", name, "binaries") else f"{title}, {unit}"
+
+
+def _counted_cell(judgements: Sequence[Judgement]) -> GridCell:
+    if not judgements:
+        return GridCell(ABSENT)
+    worst = _worst(judgements)
+    base, other = (value_text(value, worst.unit) for value in (worst.base_value, worst.other_value))
+    target = worst.metric.partition("/")[2]
+    where = f", {target}" if target else ""
+    small = f"of {base}{where}" if base != ABSENT else ""
+    return GridCell(other, small=small, tone=TONES.get(worst.verdict))

@@ -1,15 +1,16 @@
 """The parts of a page, independent of its markup: texts, charts, tables, and cases to open.
 
-All texts are plain, and the templates escape them. Charts are drawn elsewhere and come as markup.
+All texts are plain, and the templates escape them. Only drawings of profiles come as markup.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from bt_bench.base import Bullets, Interval, Section, Table, Tick, Tone
+from bt_bench.base import Bullets, Interval, SectionOf, Table, Tick, Tone
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,29 @@ class MarkGroup:
     marks: tuple[Mark, ...]
 
 
-@dataclass(frozen=True)
-class IntervalChart:
-    """Intervals of several cases and arms on one axis.
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A figure with its data.
 
     Args:
         name: identifies the chart in the page.
         title: its caption.
         alternative: its content in a sentence.
-        groups: the lines.
-        ticks: of the axis.
         data: the same figures as a table.
     """
 
     name: str
     title: str
     alternative: str
+    data: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalChart(Chart):
+    """Intervals of several cases and arms, in groups of lines, on one axis with ticks."""
+
     groups: tuple[MarkGroup, ...]
     ticks: tuple[Tick, ...]
-    data: Table
 
 
 @dataclass(frozen=True)
@@ -82,38 +87,53 @@ class Bar:
     text: str
 
 
-@dataclass(frozen=True)
-class BarChart:
+@dataclass(frozen=True, kw_only=True)
+class BarChart(Chart):
     """Bars on one axis; `legend` has the kinds of segments with their names."""
 
-    name: str
-    title: str
-    alternative: str
     legend: tuple[tuple[str, str], ...]
     bars: tuple[Bar, ...]
-    data: Table
 
 
 @dataclass(frozen=True)
-class LineChart:
-    """A drawing in SVG with its data; `arms` names its lines if they are not the page's arms."""
+class Line:
+    """Points of one arm, in the order in which they are joined."""
 
-    name: str
-    title: str
-    alternative: str
-    drawing: Markup
-    data: Table
+    arm: int
+    points: tuple[tuple[float, float], ...]
+    tips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineChart(Chart):
+    """Lines of points over an axis of sizes, steps or rounds.
+
+    Args:
+        lines: at least one point in all; on a logarithmic axis all are positive.
+        across: title of the horizontal axis.
+        up: title of the vertical axis.
+        logarithmic: whether the horizontal and the vertical axis are.
+        joined: whether points are joined.
+        levels: heights of dashed lines across, which the axis includes.
+        marks: places of dashed lines upwards, within the points.
+        arms: names of the lines if they are not the page's arms.
+    """
+
+    lines: Sequence[Line]
+    across: str
+    up: str
+    logarithmic: tuple[bool, bool]
+    joined: bool = True
+    levels: Sequence[float] = ()
+    marks: Sequence[float] = ()
     arms: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A drawing in SVG as wide as the page, with its own background and colours, and its data."""
+@dataclass(frozen=True, kw_only=True)
+class Picture(Chart):
+    """A drawing in SVG as wide as the page, with its own background, colours and text."""
 
-    name: str
-    title: str
     drawing: Markup
-    data: Table
 
 
 @dataclass(frozen=True)
@@ -156,16 +176,8 @@ class Grid:
     one: float | None = None
 
 
-Block = str | Bullets | Table | IntervalChart | BarChart | LineChart | Picture | Grid
-
-
-@dataclass(frozen=True)
-class PageSection:
-    """Blocks under a heading; `folded` ones are hidden until opened."""
-
-    title: str
-    blocks: tuple[Block, ...]
-    folded: bool = False
+Block = str | Bullets | Table | Chart | Grid
+PageSection = SectionOf[Block]
 
 
 @dataclass(frozen=True)
@@ -208,8 +220,3 @@ class Page:
     cases: tuple[CasePart, ...] = ()
     arms: tuple[str, ...] = ()
     footer: tuple[str, ...] = field(default=())
-
-
-def section_of(section: Section) -> PageSection:
-    """Return a section of a document as one of a page."""
-    return PageSection(section.title, section.blocks, section.folded)

@@ -16,7 +16,6 @@ from bt_bench.report.page.parts import (
     PageSection,
     Picture,
     Segment,
-    section_of,
 )
 from bt_bench.report.profile import explained_steps, flame_graph, lanes_svg, timeline_document
 from bt_bench.report.profile.host_calls import host_section
@@ -24,6 +23,7 @@ from bt_bench.report.profile.sentences import sentences
 from bt_bench.report.run.facts import describe_environment
 from bt_bench.results import Environment, Timeline, command_text
 
+_LANES = "Host and GPU over the step, on one axis of time"
 _PARTS = {
     "host": "host, until the call returns",
     "device": "work of the GPU left then",
@@ -46,17 +46,15 @@ def profile_page(timeline: Timeline | None, documents: Sequence[Document]) -> Pa
         pages.insert(0, _timeline_page(timeline))
     if not pages:
         raise ValueError("expected a timeline, counters or kernels, got none of them")
-    first = pages[0]
-    return Page(
-        title=first.title,
-        answer=first.answer,
-        warnings=first.warnings,
-        sections=tuple(section for page in pages for section in page.sections),
-    )
+    first, *others = pages
+    if timeline is None:  # its title is that of the page
+        first = replace(first, sections=(replace(first.sections[0], title=""), *first.sections[1:]))
+    sections = (*first.sections, *(section for page in others for section in page.sections))
+    return replace(first, sections=sections)
 
 
 def _plain_page(document: Document) -> Page:
-    sections = (PageSection(document.title, document.lead), *map(section_of, document.sections))
+    sections = (PageSection(document.title, document.lead), *document.sections)
     return Page(title=document.title, answer=(), sections=sections)
 
 
@@ -74,7 +72,7 @@ def _timeline_page(timeline: Timeline) -> Page:
         sections=(
             PageSection("Where the time goes", (*bars, *lanes)),
             # Rows of all variants take many screens.
-            *(replace(section_of(each), folded=len(steps) > 1) for each in document.sections),
+            *(replace(each, folded=len(steps) > 1) for each in document.sections),
             PageSection("The host's calls as flames", flames, folded=True),
             PageSection("How it was measured", (method, _environment(timeline.environment))),
             PageSection("Repeat it", (Bullets((_command(timeline),)),)),
@@ -133,7 +131,8 @@ def _lanes(steps: Mapping[str, Explained], title: str) -> Picture:
     )
     return Picture(
         name="timeline",
-        title="Host and GPU over the step, on one axis of time",
+        title=_LANES,
+        alternative=_LANES,
         drawing=Markup(lanes_svg(list(steps.values()), title)),
         data=Table(("Variant", "Lane", "Work", "From, µs", "µs"), rows, 3),
     )
@@ -144,9 +143,11 @@ def _flames(timeline: Timeline, title: str) -> Iterator[Picture]:
         if variant.host is None:
             continue
         table = host_section(variant.host, variant.name).blocks[-1]
+        called = f"Calls of the host in a step of {variant.name}"
         yield Picture(
             name=f"flames/{variant.name}",
-            title=f"Calls of the host in a step of {variant.name}",
+            title=called,
+            alternative=called,
             drawing=Markup(flame_graph(variant.host, f"{title}, {variant.name}: the host")),
             data=table if isinstance(table, Table) else Table((), (), 0),
         )

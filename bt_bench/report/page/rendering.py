@@ -12,6 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from bt_bench.base import Bullets, Heading, Table, numbered_notes, one_line
+from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.parts import BarChart, Grid, IntervalChart, LineChart, Page, Picture
 
 _ASSETS = files("bt_bench.report.page") / "assets"
@@ -52,6 +53,7 @@ def _environment() -> jinja2.Environment:
     environment.filters["short"] = _short
     environment.filters["percent"] = _percent
     environment.filters["kind"] = _kind
+    environment.filters["drawn"] = line_drawing
     environment.filters["noted"] = _noted
     environment.filters["tone"] = lambda tone: tone.name.lower() if tone else ""
     return environment

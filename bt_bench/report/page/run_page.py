@@ -20,12 +20,11 @@ from bt_bench.report.page.parts import (
     LineChart,
     Page,
     PageSection,
-    section_of,
 )
 from bt_bench.report.page.regimes import regime_chart
 from bt_bench.report.page.samples import MOST_SAMPLES, count_samples
 from bt_bench.report.page.scaling import scaling_charts
-from bt_bench.report.page.speed_ups import metric_title, primary_groups, speed_up_chart
+from bt_bench.report.page.speed_ups import metric_heading, primary_groups, speed_up_chart
 from bt_bench.report.run.advice import advice
 from bt_bench.report.run.arranged import Arms, primary_series
 from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, summaries
@@ -68,7 +67,7 @@ def run_page(arms: Arms, planned_cases: int | None = None) -> Page:
             PageSection("", (_grid(arms, anchors),)),
             PageSection("Growth with the size of a step", tuple(_growth(arms))),
             PageSection("In other regimes", tuple(_regimes(arms))),
-            *(section_of(section) for section in _details(arms)),
+            *_details(arms),
         ),
         cases=tuple(_cases(arms, anchors)),
         arms=tuple(arm.name for arm in arms.all),
@@ -175,7 +174,7 @@ def _plain_grid(arms: Arms, anchors: dict[str, str]) -> Grid:
         )
     )
     columns = [GridColumn("Case"), GridColumn("Operation")]
-    columns += [GridColumn(f"{metric_title(metric_of(each).name)}, µs", True) for each in series]
+    columns += [GridColumn(f"{metric_heading(metric_of(each).name)}, µs", True) for each in series]
     columns.append(GridColumn("Launches", numeric=True))
     rows = []
     for case_id in arms.case_ids:

@@ -6,12 +6,21 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Collection
 from typing import Any
+
+import numpy as np
 
 from bt_bench.report.page.speed_ups import metric_title
 from bt_bench.report.run.arranged import Arms, CaseId, primary_series
-from bt_bench.results import CaseResult, Measurement, Quantity, Series, metric_of, series_of
+from bt_bench.results import (
+    CaseResult,
+    FloatArray,
+    Measurement,
+    Quantity,
+    Series,
+    metric_of,
+    series_of,
+)
 
 MOST_SAMPLES = 1_000_000
 """Most samples of a page; with more, only every k-th round is in it."""
@@ -56,10 +65,12 @@ def packed_samples(arms: Arms, case_id: CaseId, stride: int = 1) -> str:
         for arm in arms.all:
             case = arm.ok_case(case_id)
             measurement = None if case is None else case.measurement(series)
-            means = {} if measurement is None else _means(measurement, stride)
-            if means:
-                index = rounds.setdefault(tuple(means), len(rounds))
-                of_series.append({"arm": arm.name, "rounds": index, **_scaled(means.values())})
+            if measurement is None:
+                continue
+            taken, means = _means(measurement, stride)
+            if taken:
+                index = rounds.setdefault(taken, len(rounds))
+                of_series.append({"arm": arm.name, "rounds": index, **_scaled(means)})
         if of_series:
             titles.append(f"{metric_title(metric_of(series).name)}, µs")
             times.append(of_series)
@@ -76,22 +87,22 @@ def packed_samples(arms: Arms, case_id: CaseId, stride: int = 1) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
-def _means(measurement: Measurement, stride: int) -> dict[int, float]:
-    """Return the time of every `stride`-th round; a window has the mean of its steps."""
-    taken = zip(measurement.rounds[::stride], measurement.samples[::stride], strict=False)
-    return {
-        index: steps[0] if len(steps) == 1 else sum(steps) / len(steps)
-        for index, steps in taken
-        if steps
-    }
+def _means(measurement: Measurement, stride: int) -> tuple[tuple[int, ...], FloatArray]:
+    """Return every `stride`-th round, and its time; a window has the mean of its steps."""
+    rounds, samples = measurement.rounds[::stride], measurement.samples
+    if samples.width == 1:
+        return tuple(rounds), samples.flat[::stride]
+    taken = [(index, row) for index, row in zip(rounds, samples[::stride], strict=False) if row]
+    means = np.array([sum(row) / len(row) for _, row in taken])
+    return tuple(index for index, _ in taken), means
 
 
-def _scaled(means: Collection[float]) -> dict[str, Any]:
+def _scaled(times: FloatArray) -> dict[str, Any]:
     """Return times as whole numbers, the smallest of four digits, and the factor that did it."""
-    smallest = min(filter(None, means), default=1.0)
-    digits = _DIGITS - 1 - math.floor(math.log10(smallest))
+    smallest = float(times.min(where=times > 0, initial=math.inf))
+    digits = _DIGITS - 1 - math.floor(math.log10(smallest if smallest < math.inf else 1.0))
     factor = 10.0 ** min(max(digits, 0), _MOST_DECIMALS)
-    return {"us": [round(mean * factor) for mean in means], "factor": factor}
+    return {"us": np.rint(times * factor).astype(np.int64).tolist(), "factor": factor}
 
 
 def _discarded(case: CaseResult) -> list[list[Any]]:

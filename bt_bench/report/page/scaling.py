@@ -9,9 +9,8 @@ from itertools import pairwise
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.base import ABSENT, Cell, Table, format_number
 from bt_bench.base.names import Operation
-from bt_bench.report.page.drawing import Line, line_drawing
 from bt_bench.report.page.grid import operation_title
-from bt_bench.report.page.parts import LineChart
+from bt_bench.report.page.parts import Line, LineChart
 from bt_bench.report.page.speed_ups import metric_title
 from bt_bench.report.run.arranged import Arms, ArrangedArm, CaseId, primary_series
 from bt_bench.results import CaseResult, Series, metric_of
@@ -85,19 +84,15 @@ def _chart(
     title = f"{operation_title(operation)}: {metric_title(metric_of(series).name)} over {label}"
     if binned:
         title += f" (medians of {len(sizes):,} cases in at most {_MOST_BINS} bins of {label})"
-    alternative = f"{title}. {' '.join(_growth(arms, lines))}"
     return LineChart(
         name=f"scaling/{operation.name}/{metric_of(series).name}/{name}",
         title=title,
-        alternative=alternative,
-        drawing=line_drawing(
-            lines,
-            across=label,
-            up="µs",
-            alternative=alternative,
-            logarithmic=(positive, True),
-            joined=joined,
-        ),
+        alternative=f"{title}. {' '.join(_growth(arms, lines))}",
+        lines=lines,
+        across=label,
+        up="µs",
+        logarithmic=(positive, True),
+        joined=joined,
         data=_data("Cases" if binned else "Case", label, arms, points),
     )
 

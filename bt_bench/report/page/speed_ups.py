@@ -39,6 +39,12 @@ def metric_title(name: str) -> str:
     return name if series is None else noun_of(series)
 
 
+def metric_heading(name: str) -> str:
+    """Return a metric's title as the beginning of a line, such as `GPU time`."""
+    title = metric_title(name)
+    return f"{title[0].upper()}{title[1:]}"
+
+
 def primary_groups(judgements: Sequence[Judgement]) -> list[Group]:
     """Return the judgements on primary times by operation and metric, the largest first."""
     found: dict[tuple[int, str, str], list[Judgement]] = {}

@@ -8,9 +8,8 @@ import numpy as np
 
 from bt_bench.analysis import step_medians_of
 from bt_bench.base import Cell, Table, format_number
-from bt_bench.report.page.drawing import Line, line_drawing
-from bt_bench.report.page.parts import LineChart
-from bt_bench.report.page.speed_ups import metric_title
+from bt_bench.report.page.parts import Line, LineChart
+from bt_bench.report.page.speed_ups import metric_heading
 from bt_bench.report.run.arranged import Arms, CaseId, primary_series
 from bt_bench.results import FloatArray, Series, metric_of
 
@@ -35,7 +34,7 @@ def _chart(arms: Arms, case_id: CaseId, series: Series, steps: dict[int, FloatAr
     names = [arm.name for arm in arms.all]
     lines = [Line(index, tuple(_points(medians))) for index, medians in steps.items()]
     positive = all((medians > 0).all() for medians in steps.values())
-    title = f"{metric_title(metric_of(series).name).capitalize()} over the steps of the window"
+    title = f"{metric_heading(metric_of(series).name)} over the steps of the window"
     worst = "; ".join(
         f"{names[index]}: worst in step {int(medians.argmax())}, "
         f"{format_number(float(medians.max()), 3)} µs"
@@ -51,18 +50,14 @@ def _chart(arms: Arms, case_id: CaseId, series: Series, steps: dict[int, FloatAr
         for index, medians in steps.items()
         for step in np.argsort(-medians, kind="stable")[:_NUM_WORST].tolist()
     )
-    alternative = f"{title}. {worst}."
     return LineChart(
         name=f"window/{case_id.key}/{metric_of(series).name}",
         title=f"{title} ({worst})",
-        alternative=alternative,
-        drawing=line_drawing(
-            lines,
-            across="step",
-            up="µs",
-            alternative=alternative,
-            logarithmic=(False, positive),
-        ),
+        alternative=f"{title}. {worst}.",
+        lines=lines,
+        across="step",
+        up="µs",
+        logarithmic=(False, positive),
         data=Table(("Variant", "Worst steps", "µs", "Median of all, µs"), rows, 1),
     )
 

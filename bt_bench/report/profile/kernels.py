@@ -15,7 +15,7 @@ from bt_bench.analysis.code import (
     waits_as_text,
 )
 from bt_bench.base import ABSENT, Bullets, Cell, Document, Section, Table, Tone
-from bt_bench.results import KernelCode, StaticCensus
+from bt_bench.results import Kernel, KernelCode, StaticCensus
 
 _EXPLAINED = (
     "chain: the longest chain of loads from global memory, each needing a value of the one before. "
@@ -23,22 +23,22 @@ _EXPLAINED = (
     "made before one wait take their time together. Each loop counts once."
 )
 
-_Column = tuple[str, Callable[[KernelRow, KernelCode], str]]
-
-_COLUMNS: tuple[_Column, ...] = (
-    ("regs", lambda row, _: str(row.kernel.registers)),
-    ("spills", lambda row, _: str(row.kernel.spill_bytes)),
-    ("shared", lambda row, _: str(row.kernel.shared_bytes)),
-    ("instr", lambda _, code: str(code.instructions)),
-    ("loads", lambda _, code: accesses_as_text(code.loads)),
-    ("stores", lambda _, code: accesses_as_text(code.stores)),
-    ("shared ld/st", lambda _, code: _both(code, "shared")),
-    ("local ld/st", lambda _, code: _both(code, "local")),
-    ("atomics", lambda _, code: str(code.atomics)),
-    ("barriers", lambda _, code: str(code.barriers)),
-    ("branches", lambda _, code: str(code.branches)),
-    ("chain", lambda _, code: str(len(code.dependent_loads))),
-    ("waits", lambda _, code: str(len(code.waits))),
+_FIGURES: tuple[tuple[str, Callable[[Kernel], int]], ...] = (
+    ("regs", lambda kernel: kernel.registers),
+    ("spills", lambda kernel: kernel.spill_bytes),
+    ("shared", lambda kernel: kernel.shared_bytes),
+)
+_OF_CODE: tuple[tuple[str, Callable[[KernelCode], str]], ...] = (
+    ("instr", lambda code: str(code.instructions)),
+    ("loads", lambda code: accesses_as_text(code.loads)),
+    ("stores", lambda code: accesses_as_text(code.stores)),
+    ("shared ld/st", lambda code: _both(code, "shared")),
+    ("local ld/st", lambda code: _both(code, "local")),
+    ("atomics", lambda code: str(code.atomics)),
+    ("barriers", lambda code: str(code.barriers)),
+    ("branches", lambda code: str(code.branches)),
+    ("chain", lambda code: str(len(code.dependent_loads))),
+    ("waits", lambda code: str(len(code.waits))),
 )
 # Columns that are left out if no kernel has any, each with a word for the absent thing.
 _RARE = {
@@ -53,7 +53,7 @@ _EMPTY = {"0", "0/0"}
 
 
 def kernels_document(census: StaticCensus, targets: Sequence[str], *, whole: bool) -> Document:
-    """Build the report on the kernels of a census with code.
+    """Build the report on the kernels of a census, and on their code if it has that.
 
     Args:
         census: the compiled kernels.
@@ -128,13 +128,14 @@ def _failures(census: StaticCensus) -> Iterator[str]:
 
 
 def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
-    rows = [
-        (row, row.kernel.code) for row in kernel_rows(census, target) if row.kernel.code is not None
-    ]
+    rows = kernel_rows(census, target)
     if not rows:
         yield Section(target, ("No kernel is launched.",))
         return
-    columns = [(title, [text_of(row, code) for row, code in rows]) for title, text_of in _COLUMNS]
+    coded = [(row, row.kernel.code) for row in rows if row.kernel.code is not None]
+    columns = [(title, [str(value(row.kernel)) for row in rows]) for title, value in _FIGURES]
+    if len(coded) == len(rows):
+        columns += [(title, [text_of(code) for _, code in coded]) for title, text_of in _OF_CODE]
     kept = [
         (title, texts)
         for title, texts in columns
@@ -145,7 +146,7 @@ def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
         ("kernel", *(title for title, _ in kept)),
         tuple(
             (Cell(row.label), *(Cell(texts[index]) for _, texts in kept))
-            for index, (row, _) in enumerate(rows)
+            for index, row in enumerate(rows)
         ),
         1,
     )
@@ -154,8 +155,10 @@ def _of_target(census: StaticCensus, target: str) -> Iterator[Section]:
         if absent
         else ""
     )
-    yield Section(target, (f"{_EXPLAINED} {without}".strip(), table))
-    yield Section(f"Loads that warps wait for on {target}", (Bullets(tuple(_waits(rows))),))
+    explained = f"{_EXPLAINED * bool(coded)} {without}".strip()
+    yield Section(target, (*filter(None, [explained]), table))
+    if coded:
+        yield Section(f"Loads that warps wait for on {target}", (Bullets(tuple(_waits(coded))),))
 
 
 def _waits(rows: Sequence[tuple[KernelRow, KernelCode]]) -> Iterator[str]:
@@ -182,18 +185,20 @@ def _shortened(labels: Sequence[str]) -> Iterator[str]:
 def _by_target(census: StaticCensus, targets: Sequence[str]) -> Section:
     """Build a section with registers, waits and spills of each kernel on each target."""
     texts: dict[str, dict[str, str]] = {}
+    coded = False
     for target in targets:
         for row in kernel_rows(census, target):
             code = row.kernel.code
-            waits = ABSENT if code is None else str(len(code.waits))
+            waits = "" if code is None else f", {len(code.waits)}"
             spills = f", spills {row.kernel.spill_bytes}" if row.kernel.spill_bytes else ""
-            texts.setdefault(row.label, {})[target] = f"{row.kernel.registers}, {waits}{spills}"
+            coded = coded or code is not None
+            texts.setdefault(row.label, {})[target] = f"{row.kernel.registers}{waits}{spills}"
     rows = tuple(
         (Cell(label), *(Cell(of.get(target, ABSENT)) for target in targets))
         for label, of in texts.items()
     )
     table = Table(("kernel", *targets), rows, 1)
-    return Section("Registers and waits by target", (table,))
+    return Section(f"Registers{' and waits' * coded} by target", (table,))
 
 
 def _launched(census: StaticCensus, target: str) -> Iterator[Section]:

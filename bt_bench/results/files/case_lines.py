@@ -20,9 +20,9 @@ from bt_bench.base.errors import UsageError
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.invalid import repeated_key
 from bt_bench.results.files.journals import has_journal
+from bt_bench.results.files.parsing import CaseParser
 from bt_bench.results.files.reading import read_result
 from bt_bench.results.files.writing import result_chunks, write_result
-from bt_bench.results.run.case import CaseResult
 from bt_bench.results.run.nouns import Status
 from bt_bench.results.run.result import VariantResult
 from bt_bench.results.run.soundness import case_problems, header_problems, part_problems
@@ -236,11 +236,11 @@ def _places(lined: LinedResult, keys: Sequence[str]) -> CasePlaces:
     numbers = {key: number for number, key in enumerate(keys)}
     places = array("Q", bytes(16 * len(keys)))
     statuses: dict[Status, int] = {}
-    context = context_of(header.suite)
+    parser = CaseParser(context_of(header.suite))
     with no_collection(collect_first=False):
         for index, (offset, line) in enumerate(_lines(lined.path)):
             try:
-                case = CaseResult.model_validate_json(line, strict=True, context=context)
+                case, repeated = parser.parse(line)
             except ValidationError:
                 raise _OtherForm from None  # reading it as a whole tells more
             at = f"$.cases[{index}]"
@@ -252,7 +252,7 @@ def _places(lined: LinedResult, keys: Sequence[str]) -> CasePlaces:
                 )
             if places[2 * number + 1]:
                 raise UsageError(f"{given} is damaged: it has the case {case.key!r} twice")
-            if (repeated := repeated_key(line.decode())) is not None:
+            if repeated is not None:
                 raise UsageError(f"{given} is damaged: case {case.key!r} {repeated}")
             for check in (part_problems(at, case, header), case_problems(at, case)):
                 for problem in check:

@@ -17,6 +17,7 @@ import numpy as np
 from bt_bench.base import name_of, read_text
 from bt_bench.base.names import Operation
 from bt_bench.results.files.journals import has_journal, stale_journal
+from bt_bench.results.files.parsing import KnownTexts
 from bt_bench.results.files.reading import parse_with, read_result, read_run_with
 from bt_bench.results.run.case import (
     CaseResult,
@@ -29,8 +30,8 @@ from bt_bench.results.run.case import (
 from bt_bench.results.run.metrics import Metric, metric_of
 from bt_bench.results.run.nouns import Cache, LaunchPath, Load, Method, Quantity, Series, Status
 from bt_bench.results.run.result import VariantResult
+from bt_bench.results.run.rows import typical_of
 from bt_bench.results.run.series import FloatArray
-from bt_bench.results.run.soundness import flat_samples
 
 Rounds = tuple[int, ...]
 Launches = tuple[tuple[tuple[str, str, int], ...], ...]
@@ -140,12 +141,16 @@ def compacted(result: VariantResult) -> CompactResult:
     """Return a result in compact form."""
     keep = _Keeper().case
     header = result.model_copy(update={"cases": []})
-    cases = tuple(keep(case, flat_samples(case.measurements)) for case in result.cases)
+    cases = tuple(map(keep, result.cases))
     return CompactResult(header, cases)
 
 
-def read_compact(path: Path | str) -> CompactResult:
+def read_compact(path: Path | str, known: KnownTexts | None = None) -> CompactResult:
     """Read a result file, or standard input for `-`, with the journal of a run under way.
+
+    Args:
+        path: the file.
+        known: the texts that were read in other files of the run.
 
     Raises:
         UsageError: with the file, the problem and its place; see `read_result`.
@@ -153,7 +158,7 @@ def read_compact(path: Path | str) -> CompactResult:
     # Checked first: closing a run puts its cases into the file before it removes the journal.
     under_way = has_journal(path)
     name = name_of(path)
-    result = parse_compact(read_text(path, name), name)
+    result = parse_compact(read_text(path, name), name, known)
     if under_way and not result.header.complete:
         return compacted(read_result(path))
     if has_journal(path):
@@ -161,15 +166,18 @@ def read_compact(path: Path | str) -> CompactResult:
     return result
 
 
-def parse_compact(text: str, name: str) -> CompactResult:
+def parse_compact(text: str, name: str, known: KnownTexts | None = None) -> CompactResult:
     """Parse a result; see `bt_bench.results.files.reading.parse_result`."""
-    header, cases = parse_with(_Keeper().case, text, name)
+    header, cases = parse_with(_Keeper().case, text, name, known)
     return CompactResult(header, tuple(cases))
 
 
 def read_compact_run(folder: Path) -> list[CompactResult]:
     """Read all results of a run, the baseline first; see `reading.read_run`."""
-    return read_run_with(read_compact, lambda result: result.header.variant.name, folder)
+    known = KnownTexts()
+    return read_run_with(
+        lambda path: read_compact(path, known), lambda result: result.header.variant.name, folder
+    )
 
 
 def _parts(series: Series) -> tuple[Quantity, Method, LaunchPath, Load, Cache]:
@@ -194,9 +202,9 @@ class _Keeper:
     def __init__(self) -> None:
         self._rounds: dict[Rounds, Rounds] = {}
 
-    def case(self, case: CaseResult, samples: FloatArray) -> CompactCase:
-        """Return the compact form of a sound case, given `flat_samples` of its measurements."""
-        taken = dict(self._taken(case.measurements, samples))
+    def case(self, case: CaseResult) -> CompactCase:
+        """Return the compact form of a sound case; it has the same arrays of samples."""
+        taken = dict(self._taken(case.measurements))
         return CompactCase(
             operation=case.operation,
             case=case.case,
@@ -212,18 +220,11 @@ class _Keeper:
             part=case.part,
         )
 
-    def _taken(
-        self, measurements: Iterable[Measurement], samples: FloatArray
-    ) -> Iterator[tuple[str, Taken]]:
-        start = 0
+    def _taken(self, measurements: Iterable[Measurement]) -> Iterator[tuple[str, Taken]]:
         for measurement in measurements:
-            shape = len(measurement.samples), len(measurement.samples[0])
-            end = start + shape[0] * shape[1]
             metric = metric_by(*_parts(measurement))
             rounds = self._once(measurement.rounds)
-            rows = samples[start:end].reshape(shape)
-            yield metric.name, Taken(metric, measurement.per, rounds, rows)
-            start = end
+            yield metric.name, Taken(metric, measurement.per, rounds, measurement.samples.array)
 
     def _once(self, rounds: Iterable[int]) -> Rounds:
         as_tuple = tuple(rounds)
@@ -259,8 +260,7 @@ def _spreads(spreads: Iterable[ControlSpread], taken: Mapping[str, Taken]) -> di
         if share is None and metric.name in taken:
             # Files of earlier versions lack the share. Take the copy for one of this variant; for a
             # variant faster than the one copied, that overestimates the share.
-            typical = np.median(np.median(taken[metric.name].samples, axis=0))
-            scale = float(typical) + metric.offset
+            scale = typical_of(taken[metric.name].samples) + metric.offset
             share = spread.difference_us / scale if scale > 0 else None
         if share is not None:
             found[metric.name] = max(abs(share), found.get(metric.name, 0.0))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from bt_bench.base import STDIN, compact_json, limited, no_collection, open_own, unpacked_path
 from bt_bench.base.errors import UsageError
-from bt_bench.results.files.invalid import repeated_key
+from bt_bench.results.files.parsing import CaseParser
 from bt_bench.results.run.case import CaseResult
 from bt_bench.results.run.result import VariantResult
 from bt_bench.results.run.soundness import case_problems
@@ -103,14 +103,15 @@ def _read_cases(
     path: Path, lines: Sequence[bytes], first: int, context: dict[str, object]
 ) -> list[CaseResult]:
     cases = []
+    parser = CaseParser(context)
     with no_collection(collect_first=False):
         for number, line in enumerate(lines, start=first):
             try:
-                case = CaseResult.model_validate_json(line, strict=True, context=context)
+                case, repeated = parser.parse(line)
             except ValidationError as error:
                 what = error.errors(include_url=False)[0]["msg"]
                 raise _damaged_line(path, f"line {number} is not a case: {what}") from None
-            if (repeated := repeated_key(line.decode())) is not None:
+            if repeated is not None:
                 raise _damaged_line(path, f"line {number} {repeated}")
             for problem in case_problems("$", case):
                 raise _damaged_line(path, f"line {number}: {problem}")

@@ -42,7 +42,7 @@ RECORDING = DocumentKind(
 CENSUS = DocumentKind(
     "static census",
     frozenset({"toolchain", "variants", "cases"}),
-    "`bt-bench gate --static --against FILE` reads it",
+    "`bt-bench gate --static --against FILE` and `bt-bench report FILE` read it",
 )
 COUNTERS = DocumentKind(
     "file of counters",

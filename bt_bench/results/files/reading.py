@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,24 +17,23 @@ from bt_bench.base.errors import OtherSchemaError, UsageError
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.invalid import describe_invalid, has_other_version, repeated_key
 from bt_bench.results.files.journals import journal_beside, lines_of, with_journal
+from bt_bench.results.files.parsing import CaseParser, KnownTexts
 from bt_bench.results.files.writing import changed_meanwhile
 from bt_bench.results.run.case import CaseResult
 from bt_bench.results.run.result import BASELINE, SCHEMA_VERSION, VariantResult
-from bt_bench.results.run.series import FloatArray
-from bt_bench.results.run.soundness import (
-    case_problems,
-    flat_samples,
-    header_problems,
-    part_problems,
-)
+from bt_bench.results.run.soundness import case_problems, header_problems, part_problems
 from bt_bench.results.run.suites import SuiteInfo, context_of
 
 Read = TypeVar("Read")
 Kept = TypeVar("Kept")
 
 
-def read_result(path: Path | str) -> VariantResult:
+def read_result(path: Path | str, known: KnownTexts | None = None) -> VariantResult:
     """Read a result file, or standard input for `-`, with the journal of a run under way.
+
+    Args:
+        path: the file.
+        known: the texts that were read in other files of the run.
 
     Raises:
         OtherSchemaError: for another schema version.
@@ -43,7 +43,7 @@ def read_result(path: Path | str) -> VariantResult:
     journal = journal_beside(Path(path))
     lines = None if str(path) == STDIN else lines_of(journal)
     name = name_of(path)
-    result = parse_result(read_text(path, name), name)
+    result = parse_result(read_text(path, name), name, known)
     if lines is None or result.complete:
         return result
     return with_journal(result, name, journal, lines)
@@ -65,32 +65,34 @@ def read_written(path: Path, digest: str) -> VariantResult:
     return parse_result(text, str(path))
 
 
-def parse_result(text: str, name: str) -> VariantResult:
+def parse_result(text: str, name: str, known: KnownTexts | None = None) -> VariantResult:
     """Parse a result.
 
     Args:
         text: content of a result file.
         name: name of the file, for messages.
+        known: the texts that were read in other files of the run.
 
     Raises:
         OtherSchemaError: for another schema version.
         UsageError: with the file, the problem and its place.
     """
-    header, cases = parse_with(lambda case, _samples: case, text, name)
+    header, cases = parse_with(lambda case: case, text, name, known)
     return header.model_copy(update={"cases": cases})
 
 
 def parse_with(
-    keep: Callable[[CaseResult, FloatArray], Kept], text: str, name: str
+    keep: Callable[[CaseResult], Kept], text: str, name: str, known: KnownTexts | None = None
 ) -> tuple[VariantResult, list[Kept]]:
     """Parse a result; return it without its cases, and the kept form of each case.
 
     Cases are parsed one by one; only one at a time is in memory in full.
 
     Args:
-        keep: is called with each sound case and its `flat_samples`, and returns the kept form.
+        keep: is called with each sound case, and returns the kept form.
         text: content of a result file.
         name: name of the file, for messages.
+        known: the texts that were read in other files of the run.
 
     Raises:
         OtherSchemaError: for another schema version.
@@ -104,23 +106,21 @@ def parse_with(
     # Garbage collection of thousands of lists would take twice as long as reading them.
     with no_collection(collect_first=False):
         try:
-            header, cases = _split(text)
-            context = context_of(header.suite)
+            header, cases, repeated = _split(text)
+            parser = CaseParser(context_of(header.suite), known)
             for index, each in enumerate(cases):
-                # Strict, or else "1.5" would be read as a number.
-                case = CaseResult.model_validate_json(bytes(each), strict=True, context=context)
+                case, twice = parser.parse(bytes(each))
+                repeated = repeated or twice
                 keys.append(case.key)
-                samples = flat_samples(case.measurements)
                 at = f"$.cases[{index}]"
-                found = chain(part_problems(at, case, header), case_problems(at, case, samples))
+                found = chain(part_problems(at, case, header), case_problems(at, case))
                 problem = next(found, None)
                 if problem is not None:
                     damage = damage or f"{problem} (case {case.key})"
                 elif damage is None:
-                    kept.append(keep(case, samples))
+                    kept.append(keep(case))
         except (msgspec.MsgspecError, ValidationError, RecursionError) as error:
             raise _refusal(text, name, error) from None
-        repeated = repeated_key(text)
     if repeated is not None:
         raise UsageError(f"{name} is damaged: it {repeated}")
     damage = next(header_problems(header, keys), damage)
@@ -129,13 +129,28 @@ def parse_with(
     return header, kept
 
 
-def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw]]:
-    """Return the result without its cases, and the text of each case."""
-    parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    cases = msgspec.json.decode(parts.get("cases", b"[]"), type=list[msgspec.Raw])
-    if cases:
-        parts["cases"] = msgspec.Raw(b"[]")
-    return VariantResult.model_validate_json(msgspec.json.encode(parts), strict=True), cases
+def _split(text: str) -> tuple[VariantResult, list[msgspec.Raw], str | None]:
+    """Return the result without its cases, the text of each, and a message on a repeated key."""
+    parts = msgspec.json.decode(text, type=_parts_type())
+    cases = parts.cases or []
+    if parts.cases:
+        parts.cases = []
+    header = msgspec.json.encode(parts)
+    # Outside of strings, each key has a colon: with more of them, a key of the whole is repeated.
+    colons = header.count(b":") + sum(bytes(case).count(b":") for case in cases)
+    repeated = repeated_key(header.decode() if colons == text.count(":") else text)
+    return VariantResult.model_validate_json(header, strict=True), cases, repeated
+
+
+@cache
+def _parts_type() -> Any:
+    """Return a type for the texts of all fields of a result, with one for each case."""
+    own = {"cases": list[msgspec.Raw]}
+    fields = [
+        (name, own.get(name, msgspec.Raw) | msgspec.UnsetType, msgspec.UNSET)
+        for name in VariantResult.model_fields
+    ]
+    return msgspec.defstruct("Parts", fields, forbid_unknown_fields=True)
 
 
 def _refusal(text: str, name: str, error: Exception) -> UsageError:
@@ -163,7 +178,10 @@ def read_run(folder: RunFolder | Path, order: Sequence[str] = ()) -> list[Varian
 
     A run that has just begun has no results.
     """
-    return read_run_with(read_result, lambda result: result.variant.name, folder, order)
+    known = KnownTexts()
+    return read_run_with(
+        lambda path: read_result(path, known), lambda result: result.variant.name, folder, order
+    )
 
 
 def read_run_with(

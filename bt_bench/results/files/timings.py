@@ -38,7 +38,7 @@ def read_timing(folder: Path) -> Timing:
         raise UsageError(f"{folder} holds no result file; expected the folder of an earlier run")
     path = paths[0]  # the seconds of a case are of all variants together
     name = name_of(path)
-    header, taken = parse_with(lambda case, _: _seconds(case), read_text(path, name), name)
+    header, taken = parse_with(_seconds, read_text(path, name), name)
     if has_journal(path) and not header.complete:
         taken = [_seconds(case) for case in read_result(path).cases]
     seconds = _added(taken)

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from bt_bench.base.names import Operation as Operation
 from bt_bench.results.run.nouns import Noun, ParameterValue, Quantity, Reason, Series, Status
+from bt_bench.results.run.rows import SampleRows
 
 
 class Measurement(Series):
@@ -23,7 +24,7 @@ class Measurement(Series):
     per: Literal["step", "window"] = "step"
     queue_us: float | None = None
     rounds: list[Annotated[int, Field(ge=0)]]
-    samples: list[list[Annotated[float, Field(ge=0)]]]
+    samples: SampleRows
 
     @property
     def series(self) -> Series:

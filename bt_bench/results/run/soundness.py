@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from operator import lt
 
 import numpy as np
@@ -63,13 +63,12 @@ def part_problems(path: str, case: CaseResult, header: VariantResult) -> Iterato
         yield f"{path}.part is {case.part}; expected {expected}, as $.parts has"
 
 
-def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None) -> Iterator[str]:
+def case_problems(path: str, case: CaseResult) -> Iterator[str]:
     """Yield the problems of one case; see `problems`.
 
     Args:
         path: JSON path of the case.
         case: the case.
-        samples: `flat_samples` of its measurements, if they are already gathered.
     """
     expected = f"{case.operation}/{case.case}"
     if case.key != expected:
@@ -85,10 +84,8 @@ def case_problems(path: str, case: CaseResult, samples: FloatArray | None = None
         yield f"{path}.rounds is missing; expected the log of the rounds that were measured"
     if case.rounds is not None:
         yield from _uneven(f"{path}.rounds", case.rounds)
-    taken = flat_samples(case.measurements) if samples is None else samples
-    yield from _unsound_measurements(f"{path}.measurements", case, case.measurements, taken)
-    control = flat_samples(case.control)
-    yield from _unsound_measurements(f"{path}.control", case, case.control, control)
+    yield from _unsound_measurements(f"{path}.measurements", case, case.measurements)
+    yield from _unsound_measurements(f"{path}.control", case, case.control)
     for number, spread in enumerate(case.control_spreads):
         if abs(spread.difference_us) > MOST_TIME_US:
             place = f"{path}.control_spreads[{number}].difference_us"
@@ -117,12 +114,6 @@ def impossible_times(path: str, values: Sequence[float | None]) -> Iterator[str]
                 f"{path}[{number}] is {value:g}, which no clock can have measured; expected 0, or "
                 f"{LEAST_TIME_US:g} to {MOST_TIME_US:g} µs"
             )
-
-
-def flat_samples(measurements: Sequence[Measurement]) -> FloatArray:
-    """Return all samples of measurements in µs as a flat array, one row after another."""
-    rows = chain.from_iterable(measurement.samples for measurement in measurements)
-    return np.fromiter(chain.from_iterable(rows), np.float64)
 
 
 def _impossible_rows(path: str, rows: Sequence[Sequence[float]]) -> Iterator[str]:
@@ -201,8 +192,12 @@ def _repeated(path: str, key: str, values: Sequence[str]) -> Iterator[str]:
             yield f"{path} has {key} {str(value)!r} {count} times; expected it once"
 
 
+def _parts(series: Series) -> tuple[str, ...]:
+    return series.quantity, series.method, series.launch_path, series.load, series.l2
+
+
 def _name(series: Series) -> str:
-    return ", ".join((series.quantity, series.method, series.launch_path, series.load, series.l2))
+    return ", ".join(_parts(series))
 
 
 def _uneven(path: str, log: RoundLog) -> Iterator[str]:
@@ -214,10 +209,14 @@ def _uneven(path: str, log: RoundLog) -> Iterator[str]:
 
 
 def _unsound_measurements(
-    path: str, case: CaseResult, measurements: Sequence[Measurement], samples: FloatArray
+    path: str, case: CaseResult, measurements: Sequence[Measurement]
 ) -> Iterator[str]:
-    yield from _repeated(path, "series", [_name(measurement) for measurement in measurements])
-    possible = samples.size == 0 or are_times(samples)  # all at once is many times faster
+    if not measurements:
+        return
+    if len(set(map(_parts, measurements))) < len(measurements):
+        yield from _repeated(path, "series", [*map(_name, measurements)])
+    # All at once is many times faster.
+    possible = are_times(np.concatenate([each.samples.flat for each in measurements]))
     checked: list[int] | None = None  # most measurements have the rounds of the one before
     for number, measurement in enumerate(measurements):
         place = f"{path}[{number}]"
@@ -228,7 +227,7 @@ def _unsound_measurements(
             yield f"{place}.samples has no rounds; expected at least one, or no such measurement"
         if len(rounds) != len(rows):
             yield f"{place}.rounds has {len(rounds)} rounds; expected {len(rows)}, as samples has"
-        if rounds != checked:
+        if rounds is not checked and rounds != checked:
             yield from _unsound_rounds(f"{place}.rounds", rounds, case.rounds)
             checked = rounds
         yield from _uneven_samples(place, measurement, case.workload.num_steps)
@@ -265,9 +264,9 @@ def _uneven_samples(path: str, measurement: Measurement, num_steps: int) -> Iter
     rows = measurement.samples
     in_steps = measurement.per == "step"
     expected = num_steps if in_steps else 1
-    if set(map(len, rows)) == {expected}:
+    if rows.width == expected:
         return  # as nearly always
     what = f"one for each of the {expected} steps" if in_steps else "one for the whole"
-    for index, row in enumerate(rows):
-        if len(row) != expected:
-            yield f"{path}.samples[{index}] has {len(row)} samples; expected {what} of its window"
+    for index, length in enumerate(rows.lengths):
+        if length != expected:
+            yield f"{path}.samples[{index}] has {length} samples; expected {what} of its window"

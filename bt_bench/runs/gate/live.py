@@ -148,7 +148,7 @@ def prepare(request: GateRequest) -> Prepared:
     # The control has build products of its own. If it shared binaries with the base, both would
     # run the same pages of memory, twice as often as the head runs its own, and be faster for it:
     # on an H200's host by 1 to 2 %.
-    of_control = replace(of_base, caches=of_base.caches.with_name("caches-control"))
+    of_control = replace(of_base, caches=of_base.caches.with_name("caches-twin"))
     sides = {
         GateArm.BASE: _side(request.base, names, on_base, of_base),
         GateArm.HEAD: _side(request.head, names, on_head, of_head),
@@ -263,8 +263,7 @@ def _timed(
 def _sameness(request: GateRequest) -> Sameness:
     if request.time_equal:
         return Sameness(False, "Everything is measured, as --time-equal asks for.")
-    ours = request.recording.parent
-    return compare_trees(request.base, request.head, built=request.built, ours=ours)
+    return compare_trees(request.base, request.head, built=request.built)
 
 
 def plan_of(

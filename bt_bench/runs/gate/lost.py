@@ -20,8 +20,8 @@ from bt_bench.protocol import (
     is_regular,
     load_suite,
 )
-from bt_bench.runs.gate.revisions import own_files
-from bt_bench.runs.gate.sameness import CACHES, same_bytes
+from bt_bench.runs.gate.revisions import CACHES, own_files
+from bt_bench.runs.gate.sameness import same_bytes
 from bt_bench.runs.gate.trees import Tree, place_below
 from bt_bench.variants import REFERENCE, encodable, real_path
 
@@ -45,19 +45,19 @@ class Lost:
 
 def config_of(tree: Tree, head: Tree, config: Path) -> Path | None:
     """Return a config's path in another tree than the head's; `None` if the head's lacks it."""
-    place = place_below(config, head.top)
+    place = place_below(config, head.location.top)
     return None if place is None else tree.top / place
 
 
 def other_files(spec: SweepSpec, base: Tree, head: Tree) -> tuple[str, ...]:
     """Return warnings about cases with a file, such as a trace, that differs between the trees."""
-    found = []
+    found, checkout = [], head.location.top  # where the head's are read from
     for case in spec.cases:
         for path in case.parameters.files():
-            place = place_below(path, head.top)
-            if place is None or not is_regular(head.top / place):
+            place = place_below(path, checkout)
+            if place is None or not is_regular(checkout / place):
                 continue
-            if not same_bytes(base.top / place, head.top / place):
+            if not same_bytes(base.top / place, checkout / place):
                 found.append(f"case {case.name} uses {place}, which differs in the base")
     return tuple(found)
 
@@ -190,7 +190,7 @@ def _in_head(spec: SweepSpec, base: Tree, head: Tree) -> SweepSpec:
 
     def place(_name: str, path: Path) -> Path:
         below = place_below(path, base.top)
-        return path if below is None else head.top / below
+        return path if below is None else head.location.top / below
 
     cases = [
         case.model_copy(update={"parameters": case.parameters.with_files(place)})

@@ -10,7 +10,11 @@ from bt_bench.base import run_git
 from bt_bench.base.errors import UsageError
 
 GIT_SECONDS = 600.0  # a checkout of a large repository
-_CACHE = "__pycache__"  # Python's own, where nobody has told git to ignore it
+# Python and its tools write these for themselves, where nobody has told git to ignore them.
+CACHES = frozenset(
+    {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
+    | {".ruff_cache"}
+)
 # Working trees that were looked at. None of their programs is run, in checkouts of them neither.
 _TREES: set[Path] = set()
 _NO_REPOSITORY = "not a git repository"  # as git says it
@@ -109,8 +113,19 @@ def tracked_files(top: Path) -> frozenset[str]:
     return frozenset(_names(top, "ls-files", "-z"))
 
 
+def submodules(top: Path) -> dict[str, str]:
+    """Return the submodules of a checkout, by name, with their commits; none without git.
+
+    Raises:
+        UsageError: if git fails, with its message.
+    """
+    if not (top / ".git").exists():
+        return {}
+    return {name: commit for name, commit in _commits(top).items() if commit}
+
+
 def own_files(top: Path, folder: Path) -> dict[str, str]:
-    """Return the files of a folder that git tracks, or would if they were added.
+    """Return the files of a folder that git tracks, or would if they were added; no `CACHES`.
 
     Args:
         top: top of a checkout.
@@ -124,16 +139,20 @@ def own_files(top: Path, folder: Path) -> dict[str, str]:
     """
     # Asked for at the top, since files in the folder could make it look like a repository.
     place = folder.relative_to(top)
-    listed = ("ls-files", "-z", "--full-name"), ("--", f":(top,literal){place}")
-    tracked = [entry.partition("\t")[::2] for entry in _names(top, *listed[0], "-s", *listed[1])]
-    found = {name: facts.split()[1] if _is_commit(facts) else "" for facts, name in tracked}
-    others = _names(top, *listed[0], "--others", "--exclude-standard", *listed[1])
-    found |= {name: "" for name in others if _CACHE not in name.split("/")}
+    # A pathspec of "." would be taken literally, too, and match nothing.
+    below = "" if place == Path() else str(place)
+    within = ("--full-name", "--", f":(top,literal){below}")
+    found = _commits(top, *within)
+    others = _names(top, "ls-files", "-z", "--others", "--exclude-standard", *within)
+    found |= {name: "" for name in others if CACHES.isdisjoint(name.split("/"))}
     return {str(Path(name).relative_to(place)): commit for name, commit in found.items()}
 
 
-def _is_commit(facts: str) -> bool:
-    return facts.startswith("160000 ")  # the mode of a submodule
+def _commits(top: Path, *within: str) -> dict[str, str]:
+    """Return the tracked files by name, each with its commit if it is a submodule, else ""."""
+    tracked = (entry.partition("\t")[::2] for entry in _names(top, "ls-files", "-z", "-s", *within))
+    is_commit = "160000 "  # the mode of a submodule
+    return {name: facts.split()[1] * facts.startswith(is_commit) for facts, name in tracked}
 
 
 def _names(folder: Path, *arguments: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 The dependencies of a variant cannot be listed: helper modules, data, libraries that it loads,
 programs that it starts, or whether some file exists at all. So nothing short of equal trees proves
-equal code. Git is not asked, since it skips ignored files and can be configured to skip more.
+equal code. Git is not asked, since it can be configured to skip files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,9 @@ from bt_bench.base.errors import UsageError
 from bt_bench.protocol import is_regular
 from bt_bench.results import CONFIG_NAME, NCU_REPORT_NAME
 from bt_bench.runs.gate.revisions import tracked_files
-from bt_bench.runs.gate.trees import Tree, places_of_environment
+from bt_bench.runs.gate.trees import Tree
 from bt_bench.variants import encodable, is_there, real_path
 
-# Python and its tools write these for themselves. Python's own bytecode is not used in a gate; see
-# `bt_bench.protocol.fresh`.
-CACHES = frozenset(
-    {"__pycache__", ".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache"}
-    | {".ruff_cache"}
-)
 # Files of runs, gates and profiles. Runs have a file for each variant, too.
 _PAGES = frozenset(
     {"comparison.md", "report.html", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
@@ -57,28 +51,24 @@ class Sameness:
     how: str
 
 
-def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = None) -> Sameness:
-    """Compare all files of two trees byte by byte, including those that git ignores.
+def compare_trees(base: Tree, head: Tree, *, built: bool) -> Sameness:
+    """Compare all files of two checkouts byte by byte.
 
-    It skips git's own folder. Of files that only the head has and git does not track there, it also
-    skips the environment of the Python that runs, caches of Python's tools (`CACHES`), and folders
-    that hold nothing but results of bt-bench. These folders are named, since a variant could read
-    them.
+    It skips git's own folder, and folders that hold nothing but results of bt-bench, if only the
+    head has them and git does not track them there. These folders are named, since a variant could
+    read them.
 
     Args:
-        base: one tree, as git has checked it out.
+        base: one tree.
         head: the other.
         built: whether a `--build` has run, which can make equal files differ in effect.
-        ours: a folder of the gate itself, which may lie in a tree.
     """
     if built:
         return Sameness(False, "Everything is measured, since --build ran in both trees.")
-    tracked = tracked_files(head.top)
-    passed_over = set(places_of_environment(head, tracked | tracked_files(base.top)))
-    if ours is not None:
-        passed_over.add(real_path(ours))
     labels = base.label, head.label
-    comparison = Comparison(base.top, head.top, labels, passed_over, tracked)
+    # As the checkout has it: in the copy, git would not know a file that was added since.
+    tracked = tracked_files(head.location.top)
+    comparison = Comparison(base.top, head.top, labels, tracked)
     found = list(islice(comparison.differences(), _LOOKED_FOR))
     if found:
         shown, more = found[: _LOOKED_FOR - 1], len(found) >= _LOOKED_FOR
@@ -87,15 +77,15 @@ def compare_trees(base: Tree, head: Tree, *, built: bool, ours: Path | None = No
             f"Everything is measured, since the trees differ: {encodable(', '.join(shown))}"
             f"{' and more' * more}.",
         )
-    beside = "caches of Python's tools"
+    beside = ""
     if comparison.results:
         named = encodable(", ".join(map(str, comparison.results[: _LOOKED_FOR - 1])))
         others = " and more" * (len(comparison.results) >= _LOOKED_FOR)
-        beside += f" and results of bt-bench ({named}{others})"
+        beside = f", and nothing beside them but results of bt-bench ({named}{others})"
     return Sameness(
         True,
-        f"Nothing is measured, since the trees are equal: {comparison.files} files, byte by byte, "
-        f"and nothing beside them but {beside}; no --build ran.",
+        f"Nothing is measured, since the trees are equal: {comparison.files} files, byte by byte"
+        f"{beside}. Files that git ignores are in neither, and no --build ran.",
     )
 
 
@@ -103,10 +93,9 @@ class Comparison:
     """A walk through two folders, one of each revision, side by side.
 
     Args:
-        base: the folder of the base, as git has checked it out.
+        base: the folder of the base.
         head: the folder of the head.
         labels: labels of both revisions.
-        passed_over: places in the head that do not count if the base has no such thing.
         tracked: names that git tracks in the head, relative to the folder; these always count.
 
     Attributes:
@@ -119,14 +108,11 @@ class Comparison:
         base: Path,
         head: Path,
         labels: tuple[str, str],
-        passed_over: Iterable[Path] = (),
         tracked: Iterable[str] = (),
     ) -> None:
         self.files = 0
         self.results: list[Path] = []
         self._base, self._head, self._labels = base, head, labels
-        self._passed_over = frozenset(passed_over)
-        self._around = {folder for place in self._passed_over for folder in place.parents}
         self._tracked = _with_folders(tracked)
 
     def differences(self) -> Iterator[str]:
@@ -144,17 +130,14 @@ class Comparison:
                 yield f"{path} (not readable: {error.strerror})"
 
     def _names_in(self, path: Path) -> set[str] | None:
-        """List a folder of both sides, or one around a place that is passed over; else `None`."""
+        """List a folder of both sides; `None` for anything else."""
         tops = self._base, self._head
         kinds = [_status(top / path) for top in tops]
-        if not all(stat.S_ISDIR(kind.st_mode) for kind in kinds if kind is not None):
+        if not all(kind is not None and stat.S_ISDIR(kind.st_mode) for kind in kinds):
             return None
-        if self._is_passed_over(path, *kinds):
+        if path == Path(".git"):
             return set()
-        if None in kinds and self._head / path not in self._around:
-            return None
-        there = (top for top, kind in zip(tops, kinds, strict=True) if kind is not None)
-        return {name for top in there for name in os.listdir(top / path)}  # noqa: PTH208
+        return {name for top in tops for name in os.listdir(top / path)}  # noqa: PTH208
 
     def _difference(self, path: Path) -> Iterator[str]:
         """Yield the difference at a path that is not a folder on both sides."""
@@ -163,7 +146,7 @@ class Comparison:
             return
         if old is None or new is None:
             yield f"{path} (only in the {self._labels[old is None]})"
-        elif not self._is_equal(path, old, new):
+        elif not self._is_equal(path):
             yield str(path)
 
     def _is_passed_over(
@@ -174,18 +157,10 @@ class Comparison:
         # Anything in the base was committed, by mistake or on purpose.
         if old is not None or new is None or str(path) in self._tracked:
             return False
-        if path.name in CACHES:
-            return path.name != "__pycache__" or self._has_only_bytecode(path)
         if stat.S_ISDIR(new.st_mode) and self._has_only_results(path):
             self.results.append(path)
             return True
-        # The paths of the trees have no symlinks, and symlinks to folders are not followed.
-        place = self._head / path
-        return place in self._passed_over or not self._passed_over.isdisjoint(place.parents)
-
-    def _has_only_bytecode(self, path: Path) -> bool:
-        found = os.walk(self._head / path)
-        return all(name.endswith(".pyc") for _, _, names in found for name in names)
+        return False
 
     def _has_only_results(self, path: Path) -> bool:
         """Return whether a folder holds results, or folders of such, and nothing else."""
@@ -206,29 +181,17 @@ class Comparison:
                     return False
         return found
 
-    def _is_equal(self, path: Path, old: os.stat_result, new: os.stat_result) -> bool:
+    def _is_equal(self, path: Path) -> bool:
         self.files += 1
-        old_path, new_path = self._base / path, self._head / path
-        if stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode):
-            return self._is_equal_link(old_path, new_path)
-        regular = stat.S_ISREG(old.st_mode) and stat.S_ISREG(new.st_mode)
-        # Git keeps only one of the permissions.
-        return (
-            regular
-            and old.st_size == new.st_size
-            and old.st_mode & stat.S_IXUSR == new.st_mode & stat.S_IXUSR
-            and _equal_bytes(old_path, new_path)
-        )
+        old, new = self._base / path, self._head / path
+        return same_file(old, new) and (not old.is_symlink() or self._is_equal_link(old, new))
 
     def _is_equal_link(self, old: Path, new: Path) -> bool:
-        """Return whether links have equal targets; a relative one must not lead out of its tree.
+        """Return whether links lead to the same; a relative one must not lead out of its tree.
 
         Nor may it lead to something in one tree alone, which may be passed over there.
         """
-        target = old.readlink()
-        if new.readlink() != target:
-            return False
-        if target.is_absolute():
+        if old.readlink().is_absolute():
             return True
         return is_there(old) == is_there(new) and all(
             real_path(link).is_relative_to(top)
@@ -269,6 +232,25 @@ def _status(path: Path) -> os.stat_result | None:
         return path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def same_file(old: Path, new: Path) -> bool:
+    """Return whether two paths are equal files, or links with equal targets.
+
+    Git keeps only one of the permissions, so no other is compared.
+    """
+    of_old, of_new = _status(old), _status(new)
+    if of_old is None or of_new is None:
+        return False
+    if stat.S_ISLNK(of_old.st_mode) and stat.S_ISLNK(of_new.st_mode):
+        return old.readlink() == new.readlink()
+    regular = stat.S_ISREG(of_old.st_mode) and stat.S_ISREG(of_new.st_mode)
+    return (
+        regular
+        and of_old.st_size == of_new.st_size
+        and of_old.st_mode & stat.S_IXUSR == of_new.st_mode & stat.S_IXUSR
+        and _equal_bytes(old, new)
+    )
 
 
 def same_bytes(old: Path, new: Path) -> bool:

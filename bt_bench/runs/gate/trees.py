@@ -1,26 +1,22 @@
-"""Two revisions of a kernels tree: the working tree, and another one in a temporary folder.
+"""Two revisions of a kernels tree: the working tree, and another one.
 
-Only kernels differ between revisions; the harness that measures them is the installed one. The
-user's checkout and index are never touched, and nothing is written into the user's repository.
+Only kernels differ between revisions; the harness that measures them is the installed one. Both are
+checked out into a temporary folder (`checkouts.py` beside this). The user's checkout and index are
+never touched, and nothing is written into the user's repository.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bt_bench.base import scratch_folder, without_another_git
 from bt_bench.base.errors import NotComparableError, UsageError
-from bt_bench.base.processes import run_kept
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.runs.gate.own_code import refuse_code_of
-from bt_bench.runs.gate.revisions import ask_git, commit_of, top_of, tracked_files, tracked_root
+from bt_bench.runs.gate.revisions import ask_git, top_of, tracked_files, tracked_root
 from bt_bench.variants import (
     REFERENCE,
     Isolation,
@@ -30,8 +26,7 @@ from bt_bench.variants import (
     real_path,
 )
 
-BUILD_SECONDS = 1800.0
-TAIL_LINES = 20
+CHECKOUT = "the checkout"  # the label of files that both revisions have been given copies of
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Location:
     """The location of kernels within a repository.
 
     Args:
-        top: folder of the working tree.
+        top: folder of the working tree, where the user has it.
         kernels: folder that holds the suite's package of kernels, relative to `top`; `None` if the
             repository has none, so both sides use the installed one.
         folders: a user's folders of variants, relative to `top`.
@@ -86,8 +81,8 @@ class Tree:
         for folder in (*self.location.folders, *([kernels] if kernels is not None else [])):
             if not (self.top / folder).is_dir():
                 raise UsageError(
-                    f"{self.label} has no folder {folder}; expected one in both revisions; choose "
-                    "another --base or another --kernels"
+                    f"{self.label} has no folder {folder}; expected one in both revisions that git "
+                    "does not ignore; choose another --base or another --kernels"
                 )
             if not real_path(self.top / folder).is_relative_to(self.top):
                 raise UsageError(
@@ -108,6 +103,10 @@ class Tree:
     def named(self, text: str) -> str:
         """Return a message with the tree's label in front and its paths relative to the top."""
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
+
+    def at_home(self, text: str) -> str:
+        """Return a message with paths of the user's checkout in place of those of this copy."""
+        return text.replace(str(self.top), str(self.location.top))
 
 
 def measured_alike(
@@ -191,7 +190,7 @@ def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef
     Args:
         base: a checkout of the base.
         head: the working tree.
-        folders: folders of variants, in either tree: paths of flags are in the head's.
+        folders: folders of variants, in the base's tree or in the checkout, as paths of flags are.
         suite: the suite in the base's config.
 
     Raises:
@@ -199,12 +198,12 @@ def location_in(base: Tree, head: Tree, folders: Sequence[Path], suite: SuiteRef
     """
     location, package = head.location, head.location.package
     places = [
-        place_below(folder, base.top) or _place_in(folder, head.top, f"{base.label}: kernels")
+        place_below(folder, base.top) or _place_in(folder, location.top, f"{base.label}: kernels")
         for folder in folders
     ]
     root, own = _told_apart(places, base.top, package)
     if suite.root is not None and location.suite.folder is not None:
-        root = place_below(suite.root, base.top) or _place_in(suite.root, head.top, "--suite")
+        root = place_below(suite.root, base.top) or _place_in(suite.root, location.top, "--suite")
     if location.kernels is None:
         root = None  # as installed; `Tree.variants` refuses a base that has kernels of its own
     else:
@@ -269,124 +268,27 @@ def working_tree(location: Location) -> Tree:
     return Tree("working tree", commit, bool(status), location.top, location)
 
 
-@contextmanager
-def base_tree(location: Location, ref: str) -> Iterator[Tree]:
-    """Yield a checkout of a revision in a temporary folder, which is removed when the block ends.
+def shared_places(head: Tree, tracked: frozenset[str]) -> list[Path]:
+    """Return the places of installed code and of temporary files, which are of no revision.
 
-    It is a linked worktree of the user's repository, so it has the repository's settings, filters,
-    LFS objects, tags for `git describe` and end-of-line rules. Only the administrative folder,
-    which `git worktree add` would make in `.git/worktrees`, is in the temporary folder too: git
-    only requires a `commondir` in it that leads to the repository (gitrepository-layout(5)). So a
-    gate that is killed leaves nothing in the user's repository, and the next one removes its
-    remains elsewhere (`bt_bench.base.scratch`).
-
-    `git archive` would leave out files (`export-ignore`) and give a build no repository to ask;
-    a clone would have another configuration, other remotes, and none of the files of LFS.
-
-    Raises:
-        UsageError: for a revision that git does not know or cannot check out, with git's message.
-    """
-    commit = commit_of(location.top, ref)
-    with scratch_folder("gate") as scratch:
-        top = scratch / "base"
-        try:
-            _check_out(location.top, commit, top, scratch / "git")
-        except UsageError as error:
-            raise UsageError(f"--base {ref}: cannot be checked out: {error}") from None
-        yield Tree(_label(ref, commit), commit, False, top, location)
-
-
-def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
-    """Create a linked worktree.
-
-    Args:
-        repository: a checkout.
-        commit: the commit to check out.
-        top: folder of the worktree; new.
-        admin: git's administrative folder of the worktree; new.
-    """
-    common, own = (
-        (repository / ask_git(repository, "rev-parse", option)).resolve()
-        for option in ("--git-common-dir", "--git-dir")
-    )
-    top.mkdir()
-    (admin / "info").mkdir(parents=True)
-    (admin / "commondir").write_text(f"{common}\n", encoding="utf-8")
-    (admin / "gitdir").write_text(f"{top / '.git'}\n", encoding="utf-8")
-    (admin / "HEAD").write_text(f"{commit}\n", encoding="utf-8")
-    (top / ".git").write_text(f"gitdir: {admin}\n", encoding="utf-8")
-    # If the checkout is sparse, so is the base, as with `worktree add`.
-    settings = admin / "config.worktree"
-    for path in (settings, admin / "info/sparse-checkout"):
-        theirs = own / path.relative_to(admin)
-        if theirs.is_file():
-            shutil.copyfile(theirs, path)
-    for key in ("core.worktree", "core.bare"):
-        with suppress(UsageError):  # git fails if there is no such setting
-            ask_git(top.parent, "config", "--file", str(settings), "--unset-all", key)
-    ask_git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
-
-
-def build(tree: Tree, command: str, seconds: float = BUILD_SECONDS) -> None:
-    """Run a shell command in a tree.
-
-    Args:
-        tree: the tree.
-        command: the command as typed.
-        seconds: time limit.
-
-    Raises:
-        UsageError: if it fails or takes too long, with the end of its output.
-    """
-    try:
-        process = run_kept(
-            ["/bin/sh", "-c", command],
-            cwd=tree.top,
-            env=without_another_git(),
-            stderr=subprocess.STDOUT,
-            seconds=seconds,
-        )
-    except subprocess.TimeoutExpired as error:
-        printed = (error.output or b"").decode(errors="replace")
-        raise UsageError(
-            f"{tree.label}: --build {command!r} has not ended after {seconds:g} s; if it only "
-            f"needs longer, give it more with --build-timeout SECONDS{_tail(printed)}"
-        ) from None
-    if process.returncode:
-        raise UsageError(
-            f"{tree.label}: --build {command!r} ended with exit code {process.returncode}"
-            + _tail(process.stdout)
-        )
-
-
-def _tail(output: str) -> str:
-    tail = "\n".join(f"  {line}" for line in output.splitlines()[-TAIL_LINES:])
-    return f"; the end of its output:\n{tail}" if tail else "; it printed nothing"
-
-
-def _label(ref: str, commit: str) -> str:
-    short = commit[:8]
-    return short if commit.startswith(ref) else f"{ref} ({short})"
-
-
-def places_of_environment(head: Tree, tracked: frozenset[str]) -> list[Path]:
-    """Return the places of installed code; an environment among sources only counts in part.
+    An environment among sources only counts in part.
 
     Args:
         head: the working tree, which the environment of the Python that runs may lie in.
-        tracked: names that git tracks in either tree.
+        tracked: names that git tracks in either tree; these belong to the trees wherever they lie.
     """
+    checkout = head.location.top
 
     def is_shared(prefix: Path) -> bool:
-        if prefix == head.top or not prefix.is_relative_to(head.top):
+        if prefix == checkout or not prefix.is_relative_to(checkout):
             return True
-        place = f"{prefix.relative_to(head.top)}/"
+        place = f"{prefix.relative_to(checkout)}/"
         return any(name.startswith(place) for name in tracked)
 
-    return installed_places(is_shared)
+    return [*installed_places(is_shared), real_path(tempfile.gettempdir())]
 
 
-def _within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) -> Iterator[Path]:
+def within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) -> Iterator[Path]:
     """Yield the names, relative to the tops, that lie in places below them."""
     folders = tuple(
         f"{place.relative_to(top)}/"
@@ -398,22 +300,25 @@ def _within(places: Iterable[Path], tops: Iterable[Path], names: Iterable[str]) 
 
 
 def isolations(base: Tree, head: Tree) -> tuple[Isolation, Isolation]:
-    """Return the files that each revision's processes may use: their own tree, not the other's."""
-    trees, scratch = (base, head), base.top.parent
-    tracked = tracked_files(base.top) | tracked_files(head.top)
-    installed = places_of_environment(head, tracked)
-    free = [*installed, real_path(tempfile.gettempdir())]
+    """Return the files that each revision's processes may use: their own tree, and no other.
+
+    All that they are given has the same length for both.
+    """
+    trees, checkout = (base, head), head.location.top
+    tracked = tracked_files(base.top) | tracked_files(checkout)
+    *installed, temporary = shared_places(head, tracked)
+    tops = (base.top, head.top, checkout)
 
     def of(tree: Tree, other: Tree, caches: str) -> Isolation:
         return Isolation(
             label=tree.label,
             own=tree.top,
-            others=((other.label, other.top),),
-            repository=head.top,
-            caches=scratch / caches,
+            others=((other.label, other.top), (CHECKOUT, checkout)),
+            repository=checkout,
+            caches=base.top.parent / caches,
             path=() if tree.location.kernels is None else (tree.top / tree.location.kernels,),
             installed=tuple(installed),
-            tracked=tuple(_within(free, [tree.top for tree in trees], tracked)),
+            tracked=tuple(within([*installed, temporary], tops, tracked)),
             package=tree.location.package,
         )
 

@@ -118,7 +118,7 @@ class Fence:
                 f"{self._isolation.label} does not run on its own files: "
                 + "; ".join(found[:_SHOWN])
                 + (f"; and {more} more" if more > 0 else "")
-                + ". A gate compares nothing where one revision uses files of the other: make "
+                + ". A gate compares nothing where a revision uses files of another place: make "
                 "symlinks relative, and take paths from __file__ rather than from the environment"
             )
 

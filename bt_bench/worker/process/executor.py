@@ -386,9 +386,6 @@ class LocalRunner:
     def renew(self) -> None:
         """Do nothing: there is no process but this one."""
 
-    def abandon(self) -> None:
-        """Do nothing, as `renew`."""
-
     @property
     def calls_made(self) -> int:
         """See `Runner`."""

@@ -6,6 +6,7 @@ import json
 import lzma
 
 import pytest
+from support.censuses import made_up
 from support.commands import run
 from support.ncu import counters, kernel_counters
 from support.refusals import refused
@@ -16,6 +17,7 @@ from bt_bench.results import (
     COUNTERS_NAME,
     TIMELINE_NAME,
     VariantCounters,
+    write_census,
     write_counters,
     write_timeline,
 )
@@ -56,9 +58,16 @@ def test_refusals(profile):
     )
     (profile / TIMELINE_NAME).write_text("{", encoding="utf-8")
     assert TIMELINE_NAME in refused("show", str(profile))
-    assert "is a census of a gate, which has no code of its kernels" in refused(
-        "show", "reports/static/census.json"
-    )
+
+
+def test_a_census_of_a_gate_has_the_figures_of_its_kernels(tmp_path):
+    write_census(tmp_path / "mine.json", made_up())
+    done = run("report", str(tmp_path / "mine.json"))
+    assert done.code == 0, done.err
+    page = (tmp_path / "mine.html").read_text(encoding="utf-8")
+    assert '<td class="n ">32</td>' in page
+    assert "Registers by target" in page
+    assert "waits" not in page[page.index("<main>") : page.index("</main>")]
 
 
 def test_a_static_profile(tmp_path):

@@ -9,6 +9,7 @@ from support.factories import make_environment
 from support.gate_rounds import ARMS, CONTROL, HEAD, make_rounds, subject, without
 
 from bt_bench.report.page import gate_page, render_page
+from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.parts import LineChart, Page
 from bt_bench.results import Judging, Recording, Revision
 from bt_bench.results.gate.recording import with_rounds
@@ -66,8 +67,8 @@ def test_rounds_are_shown_over_time_with_the_margin_and_the_looks(slower: list[G
     chart = charts(page_of(recorded(slower)))["rounds/step/one/fused/host_us"]
     assert "median 1.0" in chart.alternative
     assert "upright: the look after 12 rounds" in chart.title
-    assert chart.drawing.count("<circle") == 2 * 32
-    assert chart.drawing.count('class="level"') == 3 + 1
+    assert line_drawing(chart).count("<circle") == 2 * 32
+    assert line_drawing(chart).count('class="level"') == 3 + 1
     assert len(chart.data.rows) == 32
     first = [cell.text for cell in chart.data.rows[0]]
     base, control, head, ratio = map(float, first[1:5])

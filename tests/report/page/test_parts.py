@@ -9,6 +9,7 @@ from bt_bench.analysis import Verdict
 from bt_bench.base import Table
 from bt_bench.report.page.bars import budget_chart, parts_of
 from bt_bench.report.page.cases import case_part
+from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.grid import judged_grid
 from bt_bench.report.page.parts import BarChart, IntervalChart, LineChart
 from bt_bench.report.page.regimes import regime_chart
@@ -90,7 +91,7 @@ def test_a_window_names_its_worst_steps():
     charts = [chart for each in arms.case_ids for chart in window_charts(arms, each)]
     assert charts
     assert all(": worst in step " in chart.title for chart in charts)
-    assert all("<svg" in str(chart.drawing) for chart in charts)
+    assert all("<svg" in line_drawing(chart) for chart in charts)
 
 
 def test_a_case_has_its_charts_unless_the_run_is_large(arms):

@@ -73,9 +73,10 @@ def page_of(name: str) -> Page:
     table = Table((name, "µs"), ((Cell(name, name), Cell("1")),), 1)
     at = Interval(0.1, 0.2, 0.3)
     marks = MarkGroup(name, (Mark(name, 1, at, name, name, inner=at),))
-    chart = IntervalChart(name, name, name, (marks,), (Tick(0.5, name, True),), table)
+    told = {"name": name, "title": name, "alternative": name, "data": table}
+    chart = IntervalChart(**told, groups=(marks,), ticks=(Tick(0.5, name, True),))
     bar = Bar(name, (Segment("host", 0.5, name),), name)
-    bars = BarChart(name, name, name, (("host", name),), (bar,), table)
+    bars = BarChart(**told, legend=(("host", name),), bars=(bar,))
     cell = GridCell(name, small=name, strip=at)
     grid = Grid(name, name, (GridColumn(name),), ((cell,),), 0.5)
     blocks = (name + " ", Bullets((name,)), table, chart, bars, grid)

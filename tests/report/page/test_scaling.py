@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.factories import make_case, make_result, make_workload
 
+from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.scaling import scaling_charts
 from bt_bench.report.run.arranged import Arms, arrange
 from bt_bench.results.run.nouns import Quantity
@@ -29,7 +30,7 @@ def arms_of(count: int) -> Arms:
 def test_a_few_cases_have_a_point_each():
     (chart,) = scaling_charts(arms_of(4), ops.STEP)
     assert chart.title == "Whole step: GPU time over num reqs"
-    assert str(chart.drawing).count("<circle") == 8
+    assert line_drawing(chart).count("<circle") == 8
     rows = [[cell.text for cell in row] for row in chart.data.rows]
     assert rows[0] == ["case1", "1.000", "1.000", "0.5000"]
     assert [row[0] for row in rows] == ["case1", "case2", "case3", "case4"]
@@ -39,7 +40,7 @@ def test_a_few_cases_have_a_point_each():
 def test_many_cases_become_medians_of_bins():
     (chart,) = scaling_charts(arms_of(400), ops.STEP)
     assert "(medians of 400 cases in at most 40 bins of num reqs)" in chart.title
-    assert str(chart.drawing).count("<circle") == 80
+    assert line_drawing(chart).count("<circle") == 80
     rows = [[cell.text for cell in row] for row in chart.data.rows]
     assert len(rows) == 40
     assert rows[0] == ["median of 10 cases", "5.500", "5.500", "2.750"]

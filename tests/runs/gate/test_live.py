@@ -291,7 +291,7 @@ def test_each_side_has_its_own_tree(tmp_path):
     assert replace(found["control"], caches=found["base"].caches) == found["base"]
     for name, tree, other in (("base", "a", "b"), ("head", "b", "a")):
         assert found[name].own == tmp_path / tree
-        assert [top for _, top in found[name].others] == [tmp_path / other]
+        assert found[name].others[0][1] == tmp_path / other
         assert found[name].repository == tmp_path / "b"
 
 
@@ -429,7 +429,8 @@ def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
 
 def test_revisions_are_told_apart_in_a_real_repository(tmp_path):
     """From the worktree of the base come the base's files, from the checkout the head's."""
-    from bt_bench.runs.gate.trees import base_tree, locate, working_tree
+    from bt_bench.runs.gate.checkouts import base_tree, copied
+    from bt_bench.runs.gate.trees import locate, working_tree
 
     top = repository(
         tmp_path / "repo",
@@ -440,7 +441,8 @@ def test_revisions_are_told_apart_in_a_real_repository(tmp_path):
     location = locate(top, [top / "mine"])
     with base_tree(location, "HEAD") as old:
         template = request_of(tmp_path / "other", {"one": {"us": 1.0}}, {"one": {"us": 1.0}})
-        request = replace(template, base=old, head=working_tree(location))
+        head = copied(working_tree(location), old)
+        request = replace(template, base=old, head=head)
         judged = run_live_gate(request, Quiet())
     assert Counter(j.verdict for j in judged.judgements) == {Verdict.SLOWER: 1}
     assert judged.judgements[0].ratio == pytest.approx(1.5, rel=0.01)

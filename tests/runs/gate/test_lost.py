@@ -10,8 +10,9 @@ from support.repositories import commit, git, repository, write
 from support.tiny_gates import spec_of
 
 from bt_bench.base.errors import UsageError
+from bt_bench.runs.gate.checkouts import base_tree, copied
 from bt_bench.runs.gate.lost import config_of, lost_between, other_files, without_variant
-from bt_bench.runs.gate.trees import base_tree, locate, place_below, working_tree
+from bt_bench.runs.gate.trees import locate, place_below, working_tree
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import TraceParameters
 
@@ -50,10 +51,10 @@ def test_links_are_those_of_each_revision(top):
     relink(top / "now", "v2")
     relink(top / "gate.yaml", "small.yaml")
     location = locate(top, [Path("now")])
-    head = working_tree(location)
     with base_tree(location, "HEAD") as base:
+        head = copied(working_tree(location), base)
         found = [tree.variants()["one"].path.resolve() for tree in (base, head)]
-        assert found == [base.top / "v1/one.py", top / "v2/one.py"]
+        assert found == [base.top / "v1/one.py", head.top / "v2/one.py"]
         assert config_of(base, head, Path("gate.yaml")).read_text() == "a"
 
 
@@ -91,25 +92,24 @@ def test_places_keep_the_links_below_the_top(top, tmp_path):
 
 def test_traces_and_folders(top):
     location = locate(top, [Path("v1")])
-    head = working_tree(location)
     spec = spec_with()
     replaying = spec_with(parameters=trace("load.csv"))
     with base_tree(location, "HEAD") as base:
+        head = copied(working_tree(location), base)
         assert other_files(replaying, base, head) == ()
         write(top, {"load.csv": "y\n"})
         (said,) = other_files(replaying, base, head)
         assert said == f"case {spec.cases[0].name} uses load.csv, which differs in the base"
         assert other_files(spec, base, head) == ()
-    assert without_variant(spec, head) == ()
-    (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
+        assert without_variant(spec, head) == ()
+        (said,) = without_variant(spec.model_copy(update={"variants": ["fused"]}), head)
     assert said.startswith("no variant of v1 is compared")
 
 
 def test_a_trace_at_the_same_place_is_the_same_workload(top):
     location = locate(top, [Path("v1")])
-    head = working_tree(location)
     with base_tree(location, "HEAD") as base:
-        both = (base, head)
+        both = (base, copied(working_tree(location), base))
         now, same, other = (
             spec_with(parameters=trace(path))
             for path in (top / "load.csv", base.top / "load.csv", base.top / "other.csv")

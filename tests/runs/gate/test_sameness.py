@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.repositories import commit, git, write
+from support.repositories import git, write
 
 from bt_bench.base.errors import UsageError
 from bt_bench.runs.gate.sameness import compare_trees
@@ -42,8 +42,8 @@ def test_equal_trees(pair):
     same = compare_trees(*pair, built=False)
     assert same.proved
     assert same.how == (
-        "Nothing is measured, since the trees are equal: 3 files, byte by byte, and nothing beside "
-        "them but caches of Python's tools; no --build ran."
+        "Nothing is measured, since the trees are equal: 3 files, byte by byte. Files that git "
+        "ignores are in neither, and no --build ran."
     )
 
 
@@ -205,12 +205,9 @@ def test_what_cannot_be_read_is_not_equal(pair, name, monkeypatch):
     assert f"differ: {name} (not readable: Permission denied)." in how(pair)
 
 
-@pytest.mark.parametrize(
-    "name", [".git/x", "mine/__pycache__/one.pyc", ".mypy_cache/x", ".ruff_cache/y"]
-)
-def test_what_nothing_reads_is_passed_over(pair, name):
+def test_what_git_keeps_for_itself_is_passed_over(pair):
     git(pair[1].top, "init", "-q")
-    write(pair[1].top, {name: "x"})
+    write(pair[0].top, {".git": "gitdir: elsewhere\n"})
     assert compare_trees(*pair, built=False).proved
 
 
@@ -241,7 +238,7 @@ def test_results_of_the_tool_are_passed_over_and_named(pair, files):
     assert same.proved
     folder = next(iter(files)).rpartition("/")[0]
     shown = folder if folder.startswith("mine") else "reports"
-    assert f"caches of Python's tools and results of bt-bench ({shown}); no --build" in same.how
+    assert f", and nothing beside them but results of bt-bench ({shown}). Files that" in same.how
 
 
 def test_packed_results_are_passed_over_too(pair):
@@ -288,54 +285,12 @@ def test_results_that_were_committed_or_are_links_or_none_count(pair):
     assert "reports (only in the head)" in how(pair)
 
 
-@pytest.mark.parametrize("name", ["mine/__pycache__/more.json", "x/__pycache__/one.so"])
-def test_what_no_tool_writes_into_its_cache_counts(pair, name):
-    write(pair[1].top, {name: "x"})
-    assert "(only in the head)" in how(pair)
-
-
-def test_a_cache_that_was_committed_counts(pair):
-    write(pair[0].top, {".ruff_cache/tuning.json": "1"})
-    write(pair[1].top, {".ruff_cache/tuning.json": "2"})
-    assert "differ: .ruff_cache/tuning.json." in how(pair)
-    (pair[0].top / ".ruff_cache/tuning.json").unlink()
-    (pair[0].top / ".ruff_cache").rmdir()
+def test_results_that_were_added_count(pair):
+    write(pair[1].top, {"reports/one.json": RUN["one.json"]})
     git(pair[1].top, "init", "-q")
     assert compare_trees(*pair, built=False).proved
     git(pair[1].top, "add", "-A")
-    assert "differ: .ruff_cache (only in the head)." in how(pair)
-
-
-@pytest.mark.parametrize(("folder", "name"), [(".mypy_cache", "x"), ("mine/__pycache__", "y.pyc")])
-def test_a_cache_that_only_the_base_has_was_committed(pair, folder, name):
-    write(pair[0].top, {f"{folder}/{name}": "x"})
-    assert f"differ: {folder} (only in the base)." in how(pair)
-
-
-def test_sources_beside_a_virtual_environment_count(pair, monkeypatch):
-    """As of `python -m venv .`: the environment is bin, lib and the like."""
-    top = pair[1].top
-    environment_in(top, monkeypatch)
-    assert compare_trees(*pair, built=False).proved
-    write(top, {"mine/one.py": "x = 2\n"})
-    assert "differ: mine/one.py." in how(pair)
-
-
-VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-PACKAGES = f"lib/{VERSION}/site-packages"
-
-
-def environment_in(top, monkeypatch):
-    """Python's own environment in a folder, as `venv` makes it on Linux."""
-    monkeypatch.setattr(sys, "prefix", str(top))
-    monkeypatch.setattr(sys, "exec_prefix", str(top))
-    write(top, {"bin/python": "", f"{PACKAGES}/torch/x.py": "", "pyvenv.cfg": ""})
-    (top / f"include/{VERSION}").mkdir(parents=True, exist_ok=True)
-    (top / "lib64").symlink_to("lib")
-
-
-TRACKED = ["lib/extras.py", "bin/tool", "share/more.json", "etc/x", f"include/{VERSION}/x.h"]
-TRACKED += [f"{PACKAGES}/mine.py", f"lib/{VERSION}/mine.py", "pyvenv.cfg", "lib64"]
+    assert "differ: reports (only in the head)." in how(pair)
 
 
 def test_where_git_cannot_say_what_it_tracks_nothing_is_passed_over(pair):
@@ -344,70 +299,10 @@ def test_where_git_cannot_say_what_it_tracks_nothing_is_passed_over(pair):
         compare_trees(*pair, built=False)
 
 
-@pytest.mark.parametrize("name", TRACKED)
-@pytest.mark.parametrize("prefix", ["", "env/"])
-def test_what_git_tracks_counts_wherever_it_lies(pair, name, prefix, monkeypatch):
-    """Also among what is installed, of an environment at the top and in a folder."""
-    base, head = (tree.top for tree in pair)
-    name = f"{prefix}{name}"
-    for top in (base, head):
-        write(top, {name: "1\n"})
-        git(top, "init", "-q")
-        commit(top, "all")
-    (head / prefix / "lib64").unlink(missing_ok=True)
-    environment_in(head / prefix, monkeypatch)
-    write(head, {name: "1\n"} if not name.endswith("lib64") else {})
-    if not name.endswith("lib64"):
-        assert compare_trees(*pair, built=False).proved
-        write(head, {name: "2\n"})
-    assert how(pair) == f"Everything is measured, since the trees differ: {name}."
-    (base / name).unlink()
-    assert f"{name} (only in the head)" in how(pair)  # added, not committed in the base
-    write(base, {name: "1\n"})
-    (head / name).unlink()
-    assert f"{name} (only in the base)" in how(pair)
-
-
-@pytest.mark.parametrize("name", ["lib/extras.py", "share/more.json", "etc/x", "include/x.h", "x"])
-def test_sources_beside_an_environment_count_even_if_git_knows_nothing_of_them(
-    pair, name, monkeypatch
-):
-    environment_in(pair[1].top, monkeypatch)
-    write(pair[1].top, {name: "x"})
-    assert "(only in the head)." in how(pair)
-
-
-def test_an_environment_in_a_folder_of_its_own_is_passed_over_whole(pair, monkeypatch):
-    top = pair[1].top
-    environment_in(top / ".venv", monkeypatch)
-    write(top, {".venv/share/bt-bench/stamp": "", ".venv/conda-meta/history": "", ".venv/x": ""})
-    assert compare_trees(*pair, built=False).proved
-
-
-def test_a_file_is_no_folder_that_is_passed_over(pair, monkeypatch):
-    write(pair[0].top, {"envs": "x"})
-    write(pair[1].top, {"envs/v/lib/x.py": ""})
-    monkeypatch.setattr(sys, "prefix", str(pair[1].top / "envs/v"))
-    assert "differ: envs." in how(pair)
-
-
-def test_the_environment_of_python_and_the_folder_of_the_gate_are_passed_over(pair, monkeypatch):
-    top = pair[1].top
-    write(top, {".venv/lib/x.py": "", "reports/gate-1/recording.json": ""})
-    write(top, {".venv/lib/x.py": ""})
-    assert "differ: .venv (only in the head), reports" in how(pair)
-    monkeypatch.setattr(sys, "prefix", str(top / ".venv"))
-    assert "differ: reports (only in the head)." in how(pair)
-    assert compare_trees(*pair, built=False, ours=top / "reports/gate-1").proved
-    write(top, {"reports/gate-0/verdicts.json": "x"})
-    assert "differ: reports/gate-0 (only in the head)." in how(pair, ours=top / "reports/gate-1")
-
-
-@pytest.mark.parametrize("cache", [".mypy_cache", "__pycache__"])
-def test_a_link_to_what_one_tree_alone_has_counts(pair, cache):
-    """Where it is a cache, nothing else tells of it."""
+def test_a_link_to_what_one_tree_alone_has_counts(pair):
+    """Where it is a result, nothing else tells of it."""
     for tree in pair:
-        (tree.top / "mine/tuned.py").symlink_to(f"../{cache}/tuned.pyc")
+        (tree.top / "mine/tuned.json").symlink_to("../reports/one.json")
     assert compare_trees(*pair, built=False).proved
-    write(pair[1].top, {f"{cache}/tuned.pyc": "3"})
-    assert how(pair) == "Everything is measured, since the trees differ: mine/tuned.py."
+    write(pair[1].top, {"reports/one.json": RUN["one.json"]})
+    assert how(pair) == "Everything is measured, since the trees differ: mine/tuned.json."

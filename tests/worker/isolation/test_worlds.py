@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from support.processes import forked_programs
+from support.repositories import commit, git
 from support.sides import write_sides
+
+SUPPORT = Path(__file__).parents[2]
 
 # What a worker does for a gate; each arm is asked three times, in turns.
 WORKER = """\
@@ -184,3 +189,64 @@ def test_what_a_revision_changes_for_all_is_told_of_it(look):
     head = "import threading; threading.stack_size(); import torch; torch.set_num_threads(3)"
     changes = look(head=head)["changes"]
     assert changes["one@base"] == ["torch (num_threads)"]
+
+
+# All that code of an arm can see of its place, in a gate of two equal revisions.
+PLACES = """\
+import json, os, sys
+from pathlib import Path
+from support.tiny_gates import spec_of
+from bt_bench.results.run.plan import Plan
+from bt_bench.runs.gate.checkouts import base_tree, copied
+from bt_bench.runs.gate.live import GateRequest, prepare
+from bt_bench.runs.gate.trees import locate, working_tree
+from bt_bench.worker.machine import activity
+from bt_bench.worker.process.main import set_up
+from bt_bench.worker.tasks.messages import ArmSetup, WorkerSetup
+
+top = Path(sys.argv[1])
+location = locate(top, [top / "mine"])
+with base_tree(location, "HEAD") as base:
+    head = copied(working_tree(location), base)
+    request = GateRequest(spec_of(["one"]), base, head, "cpu", None, Path("recording.json"))
+    sides = prepare(request).rounds.sides
+    arms = tuple(
+        ArmSetup(f"one@{arm.value}", side.entries[0], arm.value, side.isolation)
+        for arm, side in sides.items()
+    )
+    _, executor, worlds = set_up(WorkerSetup("cpu", arms, Plan(), watched=True))
+    said = {}
+    for arm in arms:
+        with activity.current().running(arm.name):
+            said[arm.side] = executor._classes[arm.name].says()
+    os.chdir(top)
+print(json.dumps(said))
+"""
+SEEN = (
+    "import os, sys; code = sys._getframe().f_code; path, environment = [*sys.path], {**os.environ}"
+    "; return [os.getcwd(), path, environment, sys.argv, sys.pycache_prefix, __file__, "
+    "__name__[:-16], code.co_filename, helper.__file__]"
+)
+
+
+def test_arms_of_equal_code_are_given_the_same_but_for_a_word_of_the_same_length(tmp_path, fork):
+    """Else the one with longer paths, or with more around it, would be timed as slower."""
+    write_sides(tmp_path, "import helper", SEEN, **{"deep/er/x": ""})
+    top = (tmp_path / "head").rename(tmp_path / "own")
+    git(top, "init", "-q", "-b", "main")
+    commit(top, "first")
+    places = {"PYTHONPATH": f"{top}/lib:{SUPPORT}", "DATA": f"{top}/mine/data.json", "X": f"{top}"}
+    code, printed = fork(PLACES, [str(top)], top / "deep/er", **places)
+    assert code == 0, printed
+    said = json.loads(printed)
+    folder, _, environment, *_, file, _, _, _ = said["head"]
+    assert folder.endswith("/head/deep/er")
+    assert environment["DATA"] == file.replace("one.py", "data.json")
+    words = {"base": "base", "head": "head", "control": "base|twin"}
+    same = {
+        arm: json.loads(re.sub(rf"\b({words[arm]})\b", "word", json.dumps(of_arm)))
+        for arm, of_arm in said.items()
+    }
+    assert same["head"] == same["base"]
+    assert same["control"] == same["base"]
+    assert {len(word) for words_of in words.values() for word in words_of.split("|")} == {4}

@@ -153,14 +153,18 @@ def test_what_the_handler_adds_is_taken_off():
         for _ in range(200):
             empty()
 
-    profile = traced(step)
-    cost = profile.python_call
-    added_us = 200 * (cost.within_us + cost.around_us)
-    (root,) = profile.frames
-    assert root.children[0].calls == 200
-    # Without a correction the frames would exceed the step by what was added.
-    assert added_us > 3 * profile.plain_us
-    assert abs(profile.unexplained_us) < 0.3 * added_us
+    def unexplained_share():
+        profile = traced(step)
+        cost = profile.python_call
+        added_us = 200 * (cost.within_us + cost.around_us)
+        (root,) = profile.frames
+        assert root.children[0].calls == 200
+        # Without a correction the frames would exceed the step by all that was added.
+        assert added_us > 3 * profile.plain_us
+        return abs(profile.unexplained_us) / added_us
+
+    # On a busy machine one try in 30 is that far off; without a correction each one is.
+    assert any(unexplained_share() < 0.3 for _ in range(4))
 
 
 def test_repetitions_with_other_calls_are_left_out():

@@ -57,51 +57,65 @@
     });
     return library;
   };
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const config = () => ({
-    background: colour("--bg"),
-    axis: {labelColor: colour("--soft"), titleColor: colour("--soft"), gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line")},
-    legend: {labelColor: colour("--fg"), titleColor: colour("--soft"), orient: "bottom", title: null},
-    view: {stroke: colour("--line")},
-    font: "system-ui, sans-serif",
-  });
+  // Colours are the page's variables, so that charts follow the reader's scheme, and that of paper.
+  const config = {
+    background: "transparent", font: "system-ui, sans-serif",
+    axis: {labelColor: "var(--soft)", titleColor: "var(--soft)", gridColor: "var(--line)", domainColor: "var(--line)", tickColor: "var(--line)"},
+    legend: {labelColor: "var(--fg)", titleColor: "var(--soft)", orient: "bottom", title: null},
+    view: {stroke: "var(--line)"},
+  };
+  const make = (name, properties, ...children) => {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  };
   const valuesOf = (arms, rounds) => arms.flatMap((arm) => arm.us.map((us, index) => (
     {arm: arm.arm, round: rounds[arm.rounds][index], us: us / arm.factor})));
+  const tableOf = (arms, values, title) => {
+    const rows = new Map();
+    for (const {arm, round, us} of values) rows.set(round, {...rows.get(round), [arm]: us});
+    const line = (kind, texts) => make("tr", {}, ...texts.map((text) => make(kind, {className: "n"}, String(text))));
+    const table = make("table", {}, make("thead", {}, line("th", ["round", ...arms])), make("tbody", {}));
+    table.tBodies[0].append(...[...rows].sort(([a], [b]) => a - b).map(
+      ([round, us]) => line("td", [round, ...arms.map((arm) => us[arm] ?? "–")])));
+    return make("div", {className: "wide", tabIndex: 0, role: "region", ariaLabel: title}, table);
+  };
   const draw = async (place) => {
     const data = JSON.parse(await unpack(place.dataset.samples, "deflate"));
     const specs = JSON.parse(document.getElementById("specs").textContent);
     await load();
     const names = [...new Set(data.times.flat().map((arm) => arm.arm))];
-    const scale = {domain: names, range: names.map((_, index) => colour(`--c${index % 8}`))};
+    const scale = {domain: names, range: names.map((_, index) => `var(--c${index % 8})`)};
+    const discarded = data.discarded.map(([round, why]) => ({round, why}));
     const parts = [];
     data.titles.forEach((title, index) => {
-      const pair = document.createElement("div");
-      pair.className = "pair";
-      for (const [kind, template] of Object.entries(specs)) {
-        const figure = document.createElement("figure");
-        const chart = document.createElement("div");
-        const caption = document.createElement("figcaption");
-        caption.textContent = `${title}: ${kind}`;
-        figure.dataset.chart = `${kind}/${title}`;
-        figure.append(caption, chart);
-        pair.append(figure);
+      const samples = valuesOf(data.times[index], data.rounds);
+      const pair = make("div", {className: "pair"});
+      for (const [name, template] of Object.entries(specs)) {
+        const kind = name + (template.layer && discarded.length ? "; red: discarded rounds" : "");
+        const chart = make("div", {role: "img", ariaLabel: `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`});
+        pair.append(make("div", {}, make("p", {className: "note"}, kind), chart));
         const spec = structuredClone(template);
-        if (spec.layer && !data.discarded.length) spec.layer.pop();
-        spec.description = `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`;
-        spec.datasets = {samples: valuesOf(data.times[index], data.rounds), discarded: data.discarded.map(([round, why]) => ({round, why}))};
-        parts.push([chart, spec]);
+        if (spec.layer && !discarded.length) spec.layer.pop();
+        parts.push([chart, {...spec, datasets: {samples, discarded}}]);
       }
-      place.append(pair);
+      const table = make("details", {className: "data"}, make("summary", {}, "Samples as a table"));
+      table.addEventListener("toggle", () => table.append(tableOf(data.times[index].map((arm) => arm.arm), samples, title)), {once: true});
+      const figure = make("figure", {}, make("figcaption", {}, title), pair, table);
+      figure.dataset.chart = `samples/${title}`;
+      place.append(figure);
     });
     for (const [chart, spec] of parts) {
       await vegaEmbed(chart, spec, {
-        actions: false, ast: true, renderer: "svg", mode: "vega-lite", config: config(),
+        actions: false, ast: true, renderer: "svg", mode: "vega-lite", config,
         patch: (vega) => {
           for (const each of vega.scales ?? []) if (each.name === "color") Object.assign(each, {domain: scale.domain, range: scale.range});
           return vega;
         },
       });
+      chart.querySelector("svg").setAttribute("aria-hidden", "true");  // its text says it all
     }
+    place.dataset.drawn = "whole";
   };
   const drawOnce = (place) => {
     if (!place || place.dataset.drawn) return;
