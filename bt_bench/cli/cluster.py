@@ -28,7 +28,7 @@ ClusterOption = Annotated[
 ]
 
 # The file says which device; a shard is not profiled, and neither shown nor counted beforehand.
-_REFUSED = ("device", "shard", "profile", "dry_run", "dump_config")
+_REFUSED = ("device", "gpus", "shard", "profile", "dry_run", "dump_config")
 _FIXED = ("variants", "operations", "select", "overrides", "balance", "out", "reports", "kernels",
           "vllm_source", "suite")  # fmt: skip
 

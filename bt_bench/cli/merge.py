@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +63,7 @@ def merge(
         print_json(_summary(merged))
     else:
         partial = ", PARTIAL" if merged.missing else ""
-        parts = len(merged.header.parts or ())
+        parts = len(merged.header.shards)
         print(
             visible(
                 f"Merged {counted(parts, 'shard')}: {counted(merged.cases, 'result')} of "
@@ -80,8 +79,11 @@ def _machines(merged: Merged) -> list[str]:
     """Return the devices, each with the number of shards that it measured."""
     from bt_bench.analysis import device_name
 
-    names = Counter(device_name(each) or "an unknown device" for each in merged.environments)
-    return [f"{name} ({counted(number, 'shard')})" for name, number in names.items()]
+    shards: dict[str, set[object]] = {}
+    for part in merged.header.parts or ():
+        name = device_name(part.environment) or "an unknown device"
+        shards.setdefault(name, set()).add(part.shard)
+    return [f"{name} ({counted(len(of), 'shard')})" for name, of in shards.items()]
 
 
 def _count(merged: Merged, status: str) -> int:
@@ -100,6 +102,6 @@ def _summary(merged: Merged) -> dict[str, object]:
         "cases": merged.cases,
         **{name: _count(merged, name) for name in ("failed", "insufficient", "unsupported")},
         "crashes": merged.crashes,
-        "shards": [part.shard.index for part in merged.header.parts or ()],
+        "shards": [shard.index for shard in merged.header.shards],
         "missing": list(merged.missing),
     }

@@ -47,10 +47,11 @@ def repeated(option: str, values: Iterable[object]) -> list[object]:
 
 def resume_command(
     folder: object,
-    device: str,
+    device: str | None,
     sources: Iterable[object] = (),
     called: str | None = None,
     *,
+    gpus: str | None = None,
     suite: object = None,
     kernels: Iterable[object] = (),
     profile: bool = False,
@@ -59,15 +60,18 @@ def resume_command(
 
     Args:
         folder: folder of the run.
-        device: value for `--device`.
+        device: value for `--device`, if any.
         sources: values for `--vllm-source`.
         called: the program's name in the command; `None`: as it can be called here.
+        gpus: value for `--gpus`, if any.
         suite: folder of a user's suite.
         kernels: values for `--kernels`.
         profile: whether the run also profiles cases.
     """
     return command(
-        *("sweep", "--resume", folder, "--device", device),
+        *("sweep", "--resume", folder),
+        *(() if device is None else ("--device", device)),
+        *(() if gpus is None else ("--gpus", gpus)),
         *(() if suite is None else ("--suite", suite)),
         *repeated("--kernels", kernels),
         *repeated("--vllm-source", sources),
@@ -97,19 +101,28 @@ def next_lines(
         results: results of its variants.
         called: the program's name in commands; `None`: as it can be called here.
     """
-    is_merged = results[0].parts is not None  # it has no tables, and cannot be resumed
+    is_merged = bool(results[0].shards)  # it has no tables, and cannot be resumed
     tables = "" if is_merged else "report.html, comparison.md, "
     yield visible(f"Results: {folder}{os.sep} ({tables}*.json)")
     commands = []
     if any(not result.complete for result in results) and not is_merged:
         begun = results[0].tool.command
         indexed = [given for given in _given(begun, "--device") if given.startswith("cuda:")]
-        device = [results[0].environment.device, *indexed][-1]
+        gpus = next(iter(_given(begun, "--gpus")), None)
+        on_cpu = results[0].environment.device == "cpu"
+        device = [results[0].environment.device, *indexed][-1] if gpus is None or on_cpu else None
         sources = _given(begun, "--vllm-source")
         profile = "--profile" in begun
         suite, kernels = _folders_of(folder)
         again = resume_command(
-            folder, device, sources, called, suite=suite, kernels=kernels, profile=profile
+            folder,
+            device,
+            sources,
+            called,
+            gpus=gpus,
+            suite=suite,
+            kernels=kernels,
+            profile=profile,
         )
         commands.append(again)
     compared = _comparable(results)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -179,6 +180,13 @@ class Bars:
         self._name = run
         self._run: TaskID = bars.add_task(run, total=None, detail="")
         self._part: TaskID | None = None
+        self._device = ""
+
+    def of(self, device: str) -> Bars:
+        """Return the progress of one device: it has a bar of its own, and the run's in common."""
+        branch = copy(self)
+        branch._device, branch._part = f"{device}: ", None
+        return branch
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
         """Set the length of the run's bar."""
@@ -188,12 +196,13 @@ class Bars:
 
     def phase(self, what: str, of: str = "") -> None:
         """Name the phase that begins; a unit's own bar is emptied."""
-        self._of = of
-        if not of:
+        self._of = f"{self._device}{of}" if of else ""
+        if not of and not self._device:
             self._bars.update(self._run, description=what)
             return
         self._bars.update(self._run, description=self._name)
-        self._bars.reset(self._its_part(), description=f"{of}: {what}", total=None, detail="")
+        described = f"{self._of}: {what}" if of else f"{self._device}{what}"
+        self._bars.reset(self._its_part(), description=described, total=None, detail="")
         self._show_time_left(None)
 
     def round(self, progress: RoundProgress) -> None:
@@ -225,7 +234,7 @@ class Bars:
 
     def say(self, text: str) -> None:
         """Print a message above the bars."""
-        self._bars.console.print(text, markup=False, highlight=False)
+        self._bars.console.print(f"{self._device}{text}", markup=False, highlight=False)
 
     def _its_part(self) -> TaskID:
         if self._part is None:

@@ -15,6 +15,7 @@ from bt_bench.cli import completion
 from bt_bench.cli.cluster import ClusterOption, sweep_on_cluster
 from bt_bench.cli.dry_run import show_plan, warn_if_long
 from bt_bench.cli.exits import say, visible
+from bt_bench.cli.gpus import GpusOption, chosen_gpus, workers_for
 from bt_bench.cli.loading import kernel_folders, load_spec, new_folder
 from bt_bench.cli.next_steps import next_lines, resume_command
 from bt_bench.cli.options import (
@@ -29,7 +30,6 @@ from bt_bench.cli.options import (
     VariantsOption,
     VllmSourceOption,
     choose_variants,
-    chosen_device,
     command_line,
     is_typed,
     out_option,
@@ -37,7 +37,6 @@ from bt_bench.cli.options import (
     refuse_typed,
     reports_option,
     say_begin,
-    worker_for,
 )
 from bt_bench.cli.profile.of_run import RunProfiles, nsight_compute_for, say_tools
 from bt_bench.cli.sharding import BalanceOption, ShardOption, end_empty, sharded
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from bt_bench.results import Division, RunFolder, VariantResult
     from bt_bench.runs import SweepRequest
     from bt_bench.variants import VariantEntry
-    from bt_bench.worker import Hello, Runner
+    from bt_bench.worker import Hello, Supervisor
 
 # Parameters that a resumed run has from its beginning.
 _FIXED = ("variants", "operations", "select", "overrides", "shard", "balance", "out", "reports")
@@ -76,6 +75,7 @@ def sweep(
     shard: ShardOption = None,
     balance: BalanceOption = None,
     cluster: ClusterOption = None,
+    gpus: GpusOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
@@ -123,11 +123,17 @@ def sweep(
     - `bt-bench sweep my.yaml --kernels ./my_kernels --variants baseline,mine`
     - `bt-bench sweep origin --profile`
     - `bt-bench sweep production --shard 2/8 --balance reports/earlier`
+    - `bt-bench sweep production --gpus all`
     - `bt-bench sweep production --cluster slurm`
     - `bt-bench sweep --resume reports/origin-20260102T030405Z`
     """
     if cluster is not None:
         return sweep_on_cluster(ctx, cluster)
+    if gpus is not None and profile:
+        raise UsageError(
+            "--profile takes one GPU, and --gpus several; leave one of them out. --profile with "
+            "--resume takes the profiles of a run that is complete"
+        )
     from bt_bench.results import RunFolder
 
     if resume is not None:
@@ -173,20 +179,26 @@ def sweep(
         folder = new_folder(spec.name, reports, out)
         write_plan(folder, spec, division)
         return end_empty(folder, division, as_json)
-    with worker_for(spec, entries, device, traceback=traceback) as worker:
+    devices = chosen_gpus(gpus, device)
+    with workers_for(spec, entries, devices, traceback=traceback) as workers:
+        worker = workers[0]
         ncu = nsight_compute_for(spec, worker.hello) if profile else None
-        check_memory(spec, len(entries), worker.hello.available_bytes)
+        for each in workers:
+            check_memory(spec, len(entries), each.hello.available_bytes)
         if dry_run:
             code = show_plan(spec, entries, worker.hello, as_json, division)
             if ncu is not None:
                 say_tools(ncu, as_json)
             return code
-        check_conditions(worker.hello.environment, profiles=bool(spec.plan.profile_rounds))
+        for each in workers:
+            check_conditions(each.hello.environment, profiles=bool(spec.plan.profile_rounds))
         request = _request(spec, entries, worker.hello, reports, out, resume, division)
         warn_if_long(spec, entries, worker.hello)
-        kind = resolved(chosen_device(device), worker.hello.device)
-        again = _again(request, kind, profile=profile)
-        results = _run(request, worker, again)
+        kind = resolved(devices[0], worker.hello.device)
+        again = _again(
+            request, kind if gpus is None or kind == "cpu" else None, gpus, profile=profile
+        )
+        results = _run(request, workers, again)
     # The worker is gone: two users of CUPTI, or of the GPU's counters, would disturb each other.
     profiles = None if ncu is None else RunProfiles(request, results, kind, ncu, traceback, again)
     return _show(request, results, profiles, as_json)
@@ -275,7 +287,9 @@ def _request(
     )
 
 
-def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str:
+def _again(
+    request: SweepRequest, device: DeviceChoice | None, gpus: str | None, *, profile: bool
+) -> str:
     """Return the command that continues the run, or takes its profiles later."""
     opponents = [entry.opponent for entry in request.entries if entry.opponent is not None]
     roots = [opponent.source.root for opponent in opponents]
@@ -284,20 +298,22 @@ def _again(request: SweepRequest, device: DeviceChoice, *, profile: bool) -> str
         request.folder.path,
         device,
         roots,
+        gpus=gpus,
         suite=spec.suite.folder,
         kernels=spec.kernels,
         profile=profile,
     )
 
 
-def _run(request: SweepRequest, runner: Runner, again: str) -> list[VariantResult]:
+def _run(request: SweepRequest, workers: Sequence[Supervisor], again: str) -> list[VariantResult]:
     from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.runs import run_sweep
+    from bt_bench.runs import Place, run_sweep
 
+    others = [Place(worker, worker.hello.environment) for worker in workers[1:]]
     with request.folder.locked():
         try:
             with progress_on_stderr("sweep") as progress:
-                return run_sweep(request, runner, progress)
+                return run_sweep(request, workers[0], progress, others)
         except BaseException:
             if request.folder.path.is_dir():
                 folder = request.folder.path

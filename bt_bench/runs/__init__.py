@@ -54,4 +54,4 @@ from bt_bench.runs.replay import Deviation, Replayed, replay
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
 from bt_bench.runs.selfcheck.resampled import RecordedPopulation
-from bt_bench.runs.sweep import SweepRequest, run_sweep, write_plan
+from bt_bench.runs.sweep import Place, SweepRequest, run_sweep, write_plan

@@ -133,7 +133,9 @@ def check_resumable(
     environment: Environment,
     division: Division | None = None,
 ) -> None:
-    """Refuse to continue a run if anything has changed since it was started.
+    """Refuse to continue a run if anything but its device has changed since it was started.
+
+    GPUs, drivers and hosts may differ, as of shards that are merged: each case keeps its own.
 
     Args:
         folder: the run.
@@ -152,9 +154,9 @@ def check_resumable(
     shard = None if division is None else division.shard
     for result in earlier:
         name = result.variant.name
-        if result.parts is not None:
+        if result.shards:
             raise UsageError(
-                f"{folder.path} is merged of {len(result.parts)} runs and measures nothing itself; "
+                f"{folder.path} is merged of {len(result.shards)} shards and measures nothing; "
                 "continue the run of a shard, and merge again"
             )
         if result.shard != shard:
@@ -187,8 +189,8 @@ def check_resumable(
                 f"{folder.path} was started with other helpers, then against now: {difference}; "
                 "put that back, or start a new run"
             )
-        for what in ("device", "bt_bench", "torch", "triton", "cuda", "driver", "gpus"):
-            then, now = _fact(result.environment, what), _fact(environment, what)
+        for what in ("device", "bt_bench", "torch", "triton", "cuda"):
+            then, now = getattr(result.environment, what), getattr(environment, what)
             if then != now:
                 raise UsageError(
                     f"{folder.path} was started with {what} {then}, but this is {now}; start a new "
@@ -221,10 +223,3 @@ def check_files(spec: SweepSpec) -> None:
             found.setdefault(str(error), case.name)
     if found:
         raise UsageError("\n".join(f"case {case!r}: {error}" for error, case in found.items()))
-
-
-def _fact(environment: Environment, what: str) -> object:
-    """Return a fact about the environment that does not change while it is idle or busy."""
-    if what == "gpus":
-        return [f"{gpu.name} ({gpu.capability})" for gpu in environment.gpus]
-    return getattr(environment, what)

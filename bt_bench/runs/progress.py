@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol
 
 from bt_bench.base import one_line
@@ -89,6 +91,19 @@ class Progress(Watcher, Protocol):
         """Report a message."""
         ...
 
+    def of(self, device: str) -> Progress:
+        """Return the progress of one of several devices that work on the same run at once."""
+        ...
+
+
+@dataclass
+class _Units:
+    """The units of work of a run, which its devices share."""
+
+    total: int = 0
+    done: int = 0
+    name: str = ""
+
 
 class Lines:
     """Progress as lines: one for each phase of the run, each stored case, and each message.
@@ -100,18 +115,25 @@ class Lines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._started = time.monotonic()
-        self._total = 0
-        self._done = 0
-        self._unit = ""
+        self._units = _Units()
+        self._lock = Lock()
+        self._device = ""
+
+    def of(self, device: str) -> Lines:
+        """Return the progress of one device: its messages begin with its name."""
+        branch = copy(self)
+        branch._device = f"{device}: "
+        return branch
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
         """Set the number of units; prints nothing yet."""
-        self._total, self._done, self._unit = total, done, unit
+        self._units.total, self._units.done, self._units.name = total, done, unit
 
     def phase(self, what: str, of: str = "") -> None:
         """Print the phase that begins; a phase of one unit is not worth a line."""
         if not of:
-            done = f" ({self._done} of {self._total} {self._unit})" if self._total else ""
+            units = self._units
+            done = f" ({units.done} of {units.total} {units.name})" if units.total else ""
             self.say(f"{what}{done}")
 
     def round(self, progress: RoundProgress) -> None:
@@ -119,17 +141,20 @@ class Lines:
 
     def worker_replaced(self, why: str) -> None:
         """Print why a worker was replaced."""
-        self._write(replacement(why))
+        self._write(f"{self._device}{replacement(why)}")
 
     def advance(self, report: CaseReport | None = None) -> None:
         """Print how a case ended; other units are not worth a line."""
-        self._done += 1
-        if report is not None:
-            self._write(f"[{self._done}/{self._total}] {self._seconds:6.1f} s  {report.text}")
+        units = self._units
+        with self._lock:
+            units.done += 1
+            if report is not None:
+                place = f"[{units.done}/{units.total}] {self._seconds:6.1f} s"
+                self._write(f"{place}  {self._device}{report.text}")
 
     def say(self, text: str) -> None:
         """Print a message, with the time since the start."""
-        self._write(f"{self._seconds:7.1f} s  {text}")
+        self._write(f"{self._seconds:7.1f} s  {self._device}{text}")
 
     @property
     def _seconds(self) -> float:

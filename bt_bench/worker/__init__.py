@@ -27,7 +27,7 @@ from bt_bench.worker.tasks.plays import (
     Surveyed,
     Unreached,
 )
-from bt_bench.worker.tasks.runner import Finished, Runner, Watcher
+from bt_bench.worker.tasks.runner import Finished, Runner, Watcher, WorkerError
 from bt_bench.worker.tasks.tasks import (
     Calibrate,
     CheckCase,

@@ -12,7 +12,7 @@ from support.commands import RAISING_VARIANT, TINY, run, without_worker
 from bt_bench.api.sweeping import sweep
 from bt_bench.base.errors import UsageError
 from bt_bench.config.yaml import parse_yaml
-from bt_bench.runs import sweep as runs_sweep
+from bt_bench.runs.sweep import running as runs_sweep
 
 
 def tiny() -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_a_partial_merge_needs_a_flag(swept, tmp_path):
     assert run("merge", swept / "1", "--out", out, "--allow-partial").code == 0
     assert "PARTIAL: merged of 1 of 2 shards; 1 of 2 workloads are done" in run("show", out).out
     assert "merged without all shards" in refused("compare", out, code=4)
-    assert "is merged of 1 runs and measures nothing itself" in refused("sweep", "--resume", out)
+    assert "is merged of 1 shards and measures nothing" in refused("sweep", "--resume", out)
 
 
 def test_a_shard_is_resumed_as_it_was_divided(swept, tmp_path):
@@ -136,3 +136,36 @@ def test_shares_of_scenarios_cover_each_once(count):
     shares = [share_of(range(98), index, count) for index in range(1, count + 1)]
     assert [number for share in shares for number in share] == [*range(98)]
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_workers_share_the_cases_of_a_sweep(swept, tmp_path):
+    out = tmp_path / "both"
+    options = ("--device", "cpu", "--gpus", "one,two", "--out", out)
+    outcome = run("sweep", swept / "tiny.yaml", *options)
+    assert outcome.code == 0, outcome.err
+    assert "Its cases were measured on device 1 and device 2." in " ".join(outcome.out.split())
+    assert "device 2: calibrating the harness" in outcome.err
+    for serial, both in zip(read_run(swept / "serial"), read_run(out), strict=True):
+        assert [*map(without_times, both.cases)] == [*map(without_times, serial.cases)]
+    assert run("show", out).code == 0
+    assert run("compare", out).code == run("compare", swept / "serial").code
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--gpus", "0,0"), "--gpus 0,0: 0 is there twice; expected all, or indices and UUIDs"),
+        (("--gpus", "0,"), "--gpus 0,: a name is empty; expected all"),
+        (("--gpus", "0,H100"), "--gpus 0,H100: 'H100' is no GPU; expected all, or indices"),
+        (("--gpus", "all"), "--gpus all: this host has no GPU that NVML lists; expected one, or"),
+        (("--gpus", "0,1"), "no GPU to run on: torch"),
+        (("--gpus", "GPU-12ab"), "no GPU to run on: torch"),
+        (("--gpus", "all", "--device", "cpu"), "--device cpu has no GPU; expected a name for each"),
+        (("--gpus", "0", "--device", "cuda:1"), "--gpus 0 and --device cuda:1 both name GPUs"),
+        (("--gpus", "0,1", "--profile"), "--profile takes one GPU, and --gpus several"),
+        (("--gpus", "0,1", "--cluster", "local"), "--gpus has no meaning with --cluster"),
+    ],
+)
+def test_wrong_gpus_are_refused(swept, options, message, monkeypatch):
+    monkeypatch.setattr("bt_bench.worker.gpu_uuids", list)
+    assert message in refused("sweep", swept / "tiny.yaml", *options)

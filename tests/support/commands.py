@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, redi
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import RLock
-from typing import Any, ClassVar
+from threading import RLock, get_ident
+from typing import Any, ClassVar, cast
 from unittest.mock import patch
 
 from typer.main import get_command
@@ -76,6 +76,20 @@ class Outcome:
         return json.loads(self.out)
 
 
+class _OfThread:
+    """A stdout that is stderr for what this thread writes, and as before for other threads."""
+
+    def __init__(self) -> None:
+        self._thread, self._others = get_ident(), sys.stdout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if get_ident() == self._thread else self._others, name)
+
+
+def _as_in_a_worker() -> AbstractContextManager[Any]:
+    return redirect_stdout(cast(Any, _OfThread()))
+
+
 class InProcess:
     """Stands in for the supervisor: does the worker's work here, where torch is imported already.
 
@@ -101,7 +115,7 @@ class InProcess:
         from bt_bench.worker.process.executor import LocalRunner
         from bt_bench.worker.process.main import set_up
 
-        with redirect_stdout(sys.stderr), suites_here():
+        with _as_in_a_worker(), suites_here():
             self.hello, executor, _ = set_up(as_sent(self._setup))
         self._runner = LocalRunner(executor)
         return self
@@ -110,7 +124,7 @@ class InProcess:
         """There is nothing to end."""
 
     def run(self, task: Any, arms: Any, watcher: Any = None) -> Any:
-        with self._alone, redirect_stdout(sys.stderr), suites_here():
+        with self._alone, _as_in_a_worker(), suites_here():
             task = as_sent(task)
             if isinstance(task, CheckConformance):
                 return self._check(task, arms, watcher)
@@ -119,6 +133,8 @@ class InProcess:
 
     def renew(self) -> None:
         """There is no process but this one."""
+
+    abandon = renew
 
     calls_made = 0
 

@@ -91,9 +91,12 @@ def _run_fact(arms: Arms) -> str:
     suite = suite_name(result.suite)
     of_suite = "" if suite == DEFAULT_SUITE else f" of suite {suite}"
     told = f"Run {result.run_id}{of_suite} of {result.created} by {tool}."
-    if result.parts is not None:
-        told += f" It is merged of {counted(len(result.parts), 'shard')}."
-    elif result.shard is not None:
+    if result.shards:
+        told += f" It is merged of {counted(len(result.shards), 'shard')}."
+    elif result.parts is not None:
+        names = (result.part_name(part) for part in result.part_numbers)
+        told += f" Its cases were measured on {listed([name or '' for name in names])}."
+    if result.shard is not None:
         told += f" It is shard {result.shard.text} of {counted(result.shard.cases, 'case')}."
     return told
 
@@ -101,12 +104,12 @@ def _run_fact(arms: Arms) -> str:
 def progress_text(arms: Arms, planned_cases: int | None) -> str:
     """Return the progress of an interrupted run."""
     done_ids = [i for i in arms.case_ids if all(i in arm.cases for arm in arms.all)]
-    parts = arms.baseline.result.parts
-    if parts is not None:
+    shards = arms.baseline.result.shards
+    if shards:
         there = len({case_id.case for case_id in done_ids})
         return (
-            f"PARTIAL: merged of {len(parts)} of {counted(parts[0].shard.count, 'shard')}; "
-            f"{there} of {counted(parts[0].shard.cases, 'workload')} are done for every variant. "
+            f"PARTIAL: merged of {len(shards)} of {counted(shards[0].count, 'shard')}; "
+            f"{there} of {counted(shards[0].cases, 'workload')} are done for every variant. "
             "Measure the missing ones, and merge again."
         )
     done = len(done_ids)

@@ -7,6 +7,7 @@ written anew.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from bt_bench.results.run.suites import context_of
 _CASES = b'  "cases": ['
 _NO_CASES = b"]"
 _INDENT = 4
-_END = b'"part":null}'
+_PART = re.compile(rb'"part":(?:null|(\d+))\}$')
 _MOST_OPEN = 128  # files; systems often allow 1024
 
 
@@ -130,14 +131,14 @@ class CaseReader:
         for file in self._open.values():
             file.close()
 
-    def line(self, places: CasePlaces, number: int, key: str, part: int) -> str:
+    def line(self, places: CasePlaces, number: int, key: str, first: int) -> str:
         """Return the line of a case, with its part.
 
         Args:
             places: the file.
             number: the number of its key.
             key: the key.
-            part: the part that the case is of.
+            first: the number of the file's first part among all.
 
         Raises:
             UsageError: if the file is not the same any more.
@@ -146,9 +147,10 @@ class CaseReader:
         file.seek(places.places[2 * number])
         line = file.read(places.places[2 * number + 1])
         begin = f'{{"key":{compact_json(key)},'.encode()
-        if not (line.startswith(begin) and line.endswith(_END)):
+        end = _PART.search(line)
+        if end is None or not line.startswith(begin):
             raise UsageError(f"{places.given} has changed while it was merged; merge again")
-        return f"{line[: -len(_END)].decode()}{_END[:7].decode()}{part}}}"
+        return f'{line[: end.start()].decode()}"part":{first + int(end[1] or 0)}}}'
 
     def _file(self, path: Path) -> IO[bytes]:
         file = self._open.pop(path, None)
@@ -225,7 +227,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 return
             else:
                 case = text[_INDENT:].removesuffix(b",")
-                if not case.startswith(b"{") or not case.endswith(_END):
+                if not case.startswith(b"{") or not _PART.search(case):
                     raise _OtherForm
                 yield offset + _INDENT, case
             offset += len(line)

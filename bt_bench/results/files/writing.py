@@ -67,9 +67,14 @@ class ResultWriter:
         """The result without its cases."""
         return self._header
 
-    def calibrate(self, calibration: Calibration | None) -> None:
-        """Store the calibration of the run."""
-        self._update(calibration=calibration)
+    def calibrate(self, calibration: Calibration | None, part: int | None = None) -> None:
+        """Store the calibration of the run, or of one of its parts."""
+        if part is None:
+            self._update(calibration=calibration)
+            return
+        parts = list(self._header.parts or ())
+        parts[part] = parts[part].model_copy(update={"calibration": calibration})
+        self._update(parts=parts)
 
     def note(self, crash: Crash) -> None:
         """Store a crash that did not happen again."""

@@ -78,6 +78,12 @@ class Environment(Noun):
     # Of a checkout that git cannot read: git's message. Of what is no checkout: `None`.
     commit_unknown: str | None = None
 
+    @property
+    def gpu_label(self) -> str | None:
+        """Return `GPU-` with the first digits of the UUID of the GPU; `None`: it is unknown."""
+        uuid = self.gpus[0].uuid if self.gpus else None
+        return None if uuid is None else f"GPU-{uuid.removeprefix('GPU-')[:8]}"
+
 
 class VariantInfo(Noun):
     """Which code was measured.
@@ -121,14 +127,24 @@ class Shard(Noun):
 
 
 class Part(Noun):
-    """One of the runs that a merged result consists of: its origin, and where it was measured."""
+    """A part of a result that one device has measured: its origin, and that device.
+
+    Args:
+        run_id: of the run that it was measured in.
+        created: when that was begun.
+        tool: the program and the command that measured it.
+        environment: the device, its host, and the software.
+        calibration: of that device.
+        shard: of a merged result, the shard that the run was; `None`: a device of one run that
+            several have measured.
+    """
 
     run_id: str
     created: str
     tool: Tool
     environment: Environment
     calibration: Calibration | None
-    shard: Shard
+    shard: Shard | None = None
 
 
 class VariantResult(Noun):
@@ -136,9 +152,9 @@ class VariantResult(Noun):
 
     Schema 2 is read too: it names no suite, and all its results are of the default one.
 
-    A run that is a shard of a sweep has `shard`. A merged result has `parts`: each of its cases
-    names the part that measured it, and all variants have a case from the same part. It has the
-    `environment` of its first part, and no calibration of its own.
+    A run that is a shard of a sweep has `shard`. A merged result, and one of several devices, has
+    `parts`: each of its cases names the part that measured it, and all variants have a case from
+    the same part. It has the `environment` of its first part, and no calibration of its own.
     """
 
     schema_version: Literal[2, 3] = SCHEMA_VERSION
@@ -183,8 +199,20 @@ class VariantResult(Noun):
         """Return the values that the `part` of a case may have."""
         return [None] if self.parts is None else range(len(self.parts))
 
+    @property
+    def shards(self) -> list[Shard]:
+        """Return the shards that it is merged of; none of a run that several devices measured."""
+        return list(
+            dict.fromkeys(part.shard for part in self.parts or () if part.shard is not None)
+        )
+
     def part_name(self, part: int | None) -> str | None:
-        """Return the name of a part in reports, such as `shard 2/3`; `None` if not merged."""
+        """Return the name of a part in reports, such as `shard 2/3`; `None` if there are none."""
         if self.parts is None or part is None:
             return None
-        return f"shard {self.parts[part].shard.text}"
+        own = self.parts[part]
+        device = own.environment.gpu_label or f"device {part + 1}"
+        if own.shard is None:
+            return device
+        alone = [each.shard for each in self.parts].count(own.shard) == 1
+        return f"shard {own.shard.text}" + ("" if alone else f" on {device}")

@@ -19,7 +19,7 @@ from typing import TypedDict
 
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.processes.lifetime import end_with_parent, run_kept
-from bt_bench.results import CONFIG_NAME, RunFolder, read_run
+from bt_bench.results import CONFIG_NAME, RunFolder
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PACKAGES = ("bt-bench", "bt-kernels", "torch", "triton")
@@ -84,7 +84,7 @@ def run_shard(
     try:
         _wait_for_lock(path)
         words = [*resumed, "--resume", folder]
-        if not _is_continued(path, given):
+        if not _is_begun(path):
             words = [*arguments, "--out", folder]
     except UsageError as error:
         return _ended(None, given, began, str(error))
@@ -109,24 +109,11 @@ def _ended(code: int | None, device: str, began: float, tail: str) -> Ended:
     return Ended(code=code, host=platform.node(), device=device, seconds=seconds, tail=tail)
 
 
-def _is_continued(path: Path, given: str) -> bool:
-    """Return whether a shard goes on here; otherwise clear its place for a new run of it.
-
-    A run has one GPU. What another one has measured is put aside, and measured again.
-    """
-    if not path.is_dir():
-        return False
-    if not (path / CONFIG_NAME).is_file():
-        shutil.rmtree(path)  # a worker ended before it measured anything
-        return False
-    gpus = {result.environment.gpus[0].uuid for result in read_run(path) if result.environment.gpus}
-    if gpus <= {given.removeprefix("GPU-")}:
-        return True
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    return False
+def _is_begun(path: Path) -> bool:
+    """Return whether a shard has a run to continue; what has measured nothing is removed."""
+    if path.is_dir() and not (path / CONFIG_NAME).is_file():
+        shutil.rmtree(path)
+    return path.is_dir()
 
 
 def _wait_for_lock(path: Path) -> None:

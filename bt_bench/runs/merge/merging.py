@@ -166,7 +166,7 @@ def _write(
     variants = [name for name in runs[0].variants if any(name in run.results for run in runs)]
     command = ["bt-bench", "merge", *(str(run.folder) for run in runs), "--out", str(request.out)]
     tool = Tool(version=__version__, command=command)
-    parts = [_part(run) for run in runs]
+    parts = [part for run in runs for part in _parts(run)]
     for variant in variants:
         header = _header(runs, parts, variant, tool, complete=not missing)
         crashes += len(header.crashes)
@@ -183,17 +183,22 @@ def _write(
     return Merged(request.out, header, variants, sum(statuses.values()), statuses, crashes, missing)
 
 
-def _part(run: ShardRun) -> Part:
+def _parts(run: ShardRun) -> list[Part]:
+    """Return the devices that have measured a shard: one, unless it went on on another."""
     header = run.header
     assert header is not None
-    return Part(
-        run_id=header.run_id,
-        created=header.created,
-        tool=header.tool,
-        environment=header.environment,
-        calibration=header.calibration,
-        shard=run.shard,
-    )
+    if header.parts is not None:
+        return [part.model_copy(update={"shard": run.shard}) for part in header.parts]
+    return [
+        Part(
+            run_id=header.run_id,
+            created=header.created,
+            tool=header.tool,
+            environment=header.environment,
+            calibration=header.calibration,
+            shard=run.shard,
+        )
+    ]
 
 
 def _header(
@@ -222,8 +227,9 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of the cases of a variant, in the order of the whole sweep."""
     operations = runs[0].operations
-    part_of = {run.shard.index: part for part, run in enumerate(runs)}
-    number_in = dict.fromkeys(part_of, 0)  # by shard, the number of the next of its keys
+    counts = [len(_parts(run)) for run in runs]
+    first_part = {run.shard.index: sum(counts[:place]) for place, run in enumerate(runs)}
+    number_in = dict.fromkeys(first_part, 0)  # by shard, the number of the next of its keys
     with CaseReader() as reader:
         for case in runs[0].division.cases:
             places = placed.get(case.shard, {}).get(variant)
@@ -233,7 +239,7 @@ def _lines(
                 number_in[case.shard] += 1
                 if places.has(number):
                     key = f"{operation}/{case.name}"
-                    yield reader.line(places, number, key, part_of[case.shard])
+                    yield reader.line(places, number, key, first_part[case.shard])
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _open(folder: Path, scratch: Path, divisions: dict[str, Division]) -> ShardR
     shard = read_shard(folder)
     if shard is None:
         lined = [open_lined(path, scratch) for path in run.result_paths()[:1]]
-        merged = any(each.header.parts is not None for each in lined)
+        merged = any(each.header.shards for each in lined)
         told = "is merged already" if merged else f"has no {DIVISION_NAME}: it is no shard"
         raise UsageError(
             f"{folder} {told}; expected the folder of a run of `bt-bench sweep … --shard K/N`"

@@ -47,6 +47,10 @@ class Noticing:
         """See `Runner`."""
         self._runner.renew()
 
+    def abandon(self) -> None:
+        """See `Runner`."""
+        self._runner.abandon()
+
     @property
     def calls_made(self) -> int:
         """See `Runner`."""

@@ -386,6 +386,9 @@ class LocalRunner:
     def renew(self) -> None:
         """Do nothing: there is no process but this one."""
 
+    def abandon(self) -> None:
+        """Do nothing, as `renew`."""
+
     @property
     def calls_made(self) -> int:
         """See `Runner`."""

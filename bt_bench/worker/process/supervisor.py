@@ -76,6 +76,7 @@ class Supervisor:
         self._hello: Hello | None = None
         self._lost: str | None = None  # why the last worker was replaced
         self._unasked: list[Setback] = []  # of workers that died between requests
+        self._is_abandoned = False
         self.calls_made = 0  # of a scenario, before the last task that failed
 
     @property
@@ -123,9 +124,14 @@ class Supervisor:
         self._discard()
 
     def abandon(self) -> None:
-        """Kill the worker without waiting for its end; `__exit__` waits."""
-        if self._worker is not None:
-            self._worker.abandon()
+        """Kill the worker without waiting for its end, and begin no other; `__exit__` waits.
+
+        Another thread may wait for a task meanwhile: its `run` raises.
+        """
+        self._is_abandoned = True
+        worker = self._worker
+        if worker is not None:
+            worker.abandon()
 
     def close(self) -> None:
         """Kill the worker, entered or not, if it still runs, and wait for its end."""
@@ -171,6 +177,8 @@ class Supervisor:
 
     def _living(self, watcher: Watcher | None) -> _Worker:
         """Return the worker, or a fresh one if it is gone."""
+        if self._is_abandoned:
+            raise WorkerError("the worker was abandoned")
         worker = self._worker
         if worker is not None and not worker.is_alive():
             self._lost = worker.how_it_ended()
@@ -219,9 +227,9 @@ class Supervisor:
         raise WorkerError(f"the worker did not start: {answer.reason.message}")
 
     def _discard(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
 
 
 def _serve(connection: Connection, serve: Serve, block: Any, setup: bytes) -> None:

@@ -116,6 +116,9 @@ class Runner(Protocol):
     def renew(self) -> None:
         """Have a fresh process do the next task, if tasks run in a process of their own."""
 
+    def abandon(self) -> None:
+        """End the process and begin no other, so that a task in another thread ends at once."""
+
     @property
     def calls_made(self) -> int:
         """Return how many calls of a scenario were made before the last task failed."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 
-from bt_bench.base.errors import UsageError
 from bt_bench.runs.cluster import task, versions
 
 
@@ -26,12 +24,6 @@ def commands(monkeypatch):
     monkeypatch.setattr(task, "end_with_parent", lambda parent: None)
     monkeypatch.delenv(task.VISIBLE, raising=False)
     return found
-
-
-def measured_on(monkeypatch, *uuids):
-    gpus = [SimpleNamespace(uuid=uuid) for uuid in uuids]
-    result = SimpleNamespace(environment=SimpleNamespace(gpus=gpus))
-    monkeypatch.setattr(task, "read_run", lambda path: [result])
 
 
 def run(folder, expected=None):
@@ -60,31 +52,16 @@ def test_one_that_measured_nothing_is_begun_anew(commands, tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(("measured", "visible"), [((), ""), (("7",), "GPU-7")])
-def test_one_that_was_begun_is_continued_on_its_gpu(
-    commands, tmp_path, monkeypatch, measured, visible
-):
+@pytest.mark.parametrize("visible", ["", "GPU-7"])
+def test_one_that_was_begun_is_continued(commands, tmp_path, monkeypatch, visible):
+    """On whichever GPU: the run names the device of each case."""
     folder = tmp_path / "1-of-2"
     folder.mkdir()
     (folder / "config.yaml").touch()
-    measured_on(monkeypatch, *measured)
     monkeypatch.setenv(task.VISIBLE, visible)
     run(folder)
     assert commands == [["sweep", "--resume", str(folder)]]
     assert not (folder / ".lock").exists()
-
-
-@pytest.mark.parametrize("visible", ["GPU-8", "0", ""])
-def test_figures_of_another_gpu_are_put_aside(commands, tmp_path, monkeypatch, visible):
-    folder = tmp_path / "1-of-2"
-    measured_on(monkeypatch, "7")
-    monkeypatch.setenv(task.VISIBLE, visible)
-    for number in (1, 2):
-        folder.mkdir()
-        (folder / "config.yaml").touch()
-        run(folder)
-        assert commands.pop() == ["sweep", "c", "--out", str(folder)]
-        assert (tmp_path / f"1-of-2.aside-{number}" / "config.yaml").exists()
 
 
 def test_a_folder_that_is_being_written_is_waited_for(commands, tmp_path, monkeypatch):
@@ -109,15 +86,3 @@ def test_a_worker_with_other_versions_says_so(commands, tmp_path):
 
 def test_versions_are_those_of_the_packages():
     assert {"Python", "bt-bench", "torch"} <= set(versions())
-
-
-def test_an_unreadable_run_is_a_failure(commands, tmp_path, monkeypatch):
-    folder = tmp_path / "1-of-2"
-    folder.mkdir()
-    (folder / "config.yaml").touch()
-
-    def damaged(path):
-        raise UsageError("it is damaged")
-
-    monkeypatch.setattr(task, "read_run", damaged)
-    assert run(folder)["tail"] == "it is damaged"

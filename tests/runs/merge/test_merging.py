@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.factories import make_crash, make_environment, make_failed_case
+from support.factories import make_crash, make_environment, make_failed_case, make_gpu
 from support.shards import (
     OPERATIONS,
     VARIANTS,
@@ -24,7 +24,7 @@ from support.shards import (
 
 from bt_bench.base.errors import NotComparableError, UsageError
 from bt_bench.config import load_config, planned_cases
-from bt_bench.results import Status, Timing, read_division, read_run
+from bt_bench.results import Part, Status, Timing, read_division, read_run
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.writing import ResultWriter
 from bt_bench.runs.merge.merging import MergeRequest, merge
@@ -114,6 +114,41 @@ def test_each_case_keeps_its_device_calibration_and_run(tmp_path):
         assert baseline.environment_of(case.part).gpus[0].name == gpus[shard - 1]
         calibration = baseline.calibration_of(case.part)
         assert calibration.samples("empty_call") == [0.05 + shard / 1000]
+
+
+def test_a_shard_that_several_devices_measured_keeps_each(tmp_path):
+    def of_two(result):
+        parts = [
+            Part(
+                run_id=result.run_id,
+                created=result.created,
+                tool=result.tool,
+                environment=make_environment(gpus=[make_gpu(name)]),
+                calibration=None,
+            )
+            for name in ("NVIDIA H100", "NVIDIA H200")
+        ]
+        cases = [
+            case.model_copy(update={"part": int(case.case == "delta")}) for case in result.cases
+        ]
+        return result.model_copy(update={"parts": parts, "cases": cases, "calibration": None})
+
+    spec = spec_of(NAMES)
+    runs = [
+        write_shard(tmp_path / "1", spec, 1, 2, BALANCE, changed=of_two),
+        write_shard(tmp_path / "2", spec, 2, 2, BALANCE, gpu="NVIDIA L40S"),
+    ]
+    outcome = merged(runs, tmp_path / "merged")
+    assert [shard.text for shard in outcome.header.shards] == ["1/2", "2/2"]
+    (baseline, _) = read_run(tmp_path / "merged")
+    assert [baseline.part_name(part) for part in baseline.part_numbers] == [
+        "shard 1/2 on device 1",
+        "shard 1/2 on device 2",
+        "shard 2/2",
+    ]
+    found = {case.case: baseline.environment_of(case.part).gpus[0].name for case in baseline.cases}
+    rest = dict.fromkeys(["beta", "gamma", "epsilon"], "NVIDIA L40S")
+    assert found == {"alpha": "NVIDIA H100", "delta": "NVIDIA H200"} | rest
 
 
 def test_crashes_and_statuses_are_kept(shards, tmp_path):

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -437,6 +438,19 @@ def test_a_worker_can_be_started_ahead_and_abandoned():
     with supervisor as entered:
         pid, _ = entered.run(Script(), ARMS).value
         entered.abandon()
+    assert not is_there(pid)
+
+
+def test_a_task_in_another_thread_ends_when_its_worker_is_abandoned(tmp_path):
+    patient = replace(SETUP, plan=Plan(hang_seconds=600))
+    with Supervisor(patient, serve) as supervisor, ThreadPoolExecutor(1) as threads:
+        pid = supervisor.run(Script(), ARMS).value[0]
+        running = threads.submit(supervisor.run, Script({"first": "hangs"}), ARMS)
+        wait_for(lambda: supervisor._worker._place is not None)
+        supervisor.abandon()
+        with pytest.raises(WorkerError, match="abandoned"):
+            running.result(60)
+        assert supervisor._worker is None  # no fresh one
     assert not is_there(pid)
 
 

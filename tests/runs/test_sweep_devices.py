@@ -1,0 +1,245 @@
+"""A sweep on several devices: each case once, on one of them, whatever happens to their workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Event
+
+import pytest
+from support.fake_gpus import (
+    ARMS,
+    BEGUN,
+    OPERATIONS,
+    VIOLATIONS,
+    done,
+    entries_in,
+    environment_of,
+    make_spec,
+)
+
+from bt_bench.base.errors import UsageError
+from bt_bench.results import RunFolder, VariantResult, read_run
+from bt_bench.runs.progress import Lines
+from bt_bench.runs.sweep import Place, SweepRequest, run_sweep
+from bt_bench.worker.tasks.runner import Finished, WorkerError
+from bt_bench.worker.tasks.tasks import Calibrate, MeasureCase
+
+A, B = "aaaaaaaa-0000", "bbbbbbbb-0000"
+
+
+class FakeRunner:
+    """A device that does all tasks, until it is lost.
+
+    Args:
+        lost_at: number of the measurement at which it is lost; -1: while it is calibrated.
+        lost_with: the case that ends it.
+        refuses: whether it cannot write.
+        after: measures nothing before that one is lost.
+    """
+
+    def __init__(self, lost_at=None, lost_with=None, refuses=False, after=None):
+        self.measured, self.lost = [], Event()
+        self._lost_at, self._lost_with, self._refuses = lost_at, lost_with, refuses
+        self._after = after
+
+    def run(self, task, arms, watcher=None):
+        if isinstance(task, MeasureCase):
+            if self._after is not None:
+                assert self._after.lost.wait(20)
+            if self._refuses:
+                raise UsageError("no space left")
+            if self._lost_at == len(self.measured) or self._lost_with == task.case.name:
+                self.lost.set()
+                raise WorkerError("no fresh worker could be started: no GPU to run on")
+            self.measured.append(task.title)
+        elif isinstance(task, Calibrate) and self._lost_at == -1:
+            raise WorkerError("it fell off")
+        return Finished(done(task, arms), {})
+
+    def abandon(self):
+        self._lost_at = len(self.measured)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Sweeps on devices of these UUIDs, into one folder; returns the results and what was said."""
+
+    def go(runners, count=6, folder=None):
+        folder = RunFolder(folder or tmp_path / "run")
+        folder.path.mkdir(exist_ok=True)
+        places = [Place(runner, environment_of(uuid)) for uuid, runner in runners.items()]
+        request = SweepRequest(
+            make_spec(count), entries_in(tmp_path), places[0].environment, folder, ["bt-bench"]
+        )
+        said: list[str] = []
+        try:
+            return run_sweep(request, places[0].runner, Lines(said.append), places[1:]), said
+        finally:
+            go.said = said
+
+    return go
+
+
+def figures(results: list[VariantResult]) -> list:
+    """All that a run on any devices has in common with one on a single device."""
+    return [
+        (result.variant.name, result.complete, result.crashes, [
+            case.model_copy(update={"part": None, "seconds": 0.0}) for case in result.cases
+        ])
+        for result in results
+    ]  # fmt: skip
+
+
+def test_devices_share_the_cases_and_the_result_is_that_of_one(sweep, tmp_path):
+    both = {A: FakeRunner(), B: FakeRunner()}
+    results, said = sweep(both)
+    serial, _ = sweep({A: FakeRunner()}, folder=tmp_path / "serial")
+    assert figures(results) == figures(serial)
+    assert serial[0].parts is None
+    assert read_run(RunFolder(tmp_path / "run")) == results
+    measured = both[A].measured + both[B].measured
+    assert sorted(measured) == sorted(case.key for case in results[0].cases)
+    for result in results:
+        assert [part.environment.gpus[0].uuid for part in result.parts] == [A, B]
+        assert all(part.calibration for part in result.parts)
+        for case in result.cases:
+            assert case.key in list(both.values())[case.part].measured
+    assert any("  GPU-aaaaaaaa: step/case" in line for line in said) == bool(both[A].measured)
+
+
+def test_all_operations_of_a_case_are_of_one_device(sweep):
+    results, _ = sweep({A: FakeRunner(), B: FakeRunner()}, 12)
+    for result in results:
+        assert len({(case.case, case.part) for case in result.cases}) == 12
+
+
+def test_a_lost_device_gives_its_case_back(sweep):
+    """It has measured one operation of the case; another device measures all of it."""
+    lost = FakeRunner(lost_at=1)
+    rest = FakeRunner(after=lost)
+    results, said = sweep({A: lost, B: rest})
+    assert all(result.complete for result in results)
+    case = lost.measured[0].partition("/")[2]
+    assert sum(title.endswith(f"/{case}") for title in rest.measured) == 2
+    assert {case.part for case in results[0].cases} == {1}
+    assert len(results[0].cases) == 6 * len(OPERATIONS)
+    assert any(
+        f"GPU-aaaaaaaa is given up: no fresh worker could be started: no GPU to run on; another "
+        f"device measures {case}" in line
+        for line in said
+    )
+
+
+def test_a_device_that_is_lost_before_its_first_case_is_no_loss(sweep):
+    results, said = sweep({A: FakeRunner(lost_at=-1), B: FakeRunner()})
+    assert all(result.complete for result in results)
+    assert any(line.endswith("GPU-aaaaaaaa is given up: it fell off") for line in said)
+
+
+def test_a_case_that_ends_two_devices_ends_the_sweep(sweep, tmp_path):
+    first, second = FakeRunner(lost_with="case3"), FakeRunner(lost_with="case3")
+    with pytest.raises(WorkerError, match="no GPU to run on"):
+        sweep({A: first, B: second, "cccccccc": FakeRunner(after=second)})
+    results = read_run(RunFolder(tmp_path / "run"))
+    assert not any(result.complete for result in results)
+    assert not any(case.case == "case3" for case in results[0].cases)
+    again, _ = sweep({A: FakeRunner(), B: FakeRunner()})
+    assert all(result.complete for result in again)
+    assert len(again[0].cases) == 12
+
+
+def test_an_error_of_one_device_ends_all(sweep):
+    with pytest.raises(UsageError, match="no space left"):
+        sweep({A: FakeRunner(), B: FakeRunner(refuses=True)}, 200)
+
+
+def test_a_run_goes_on_on_another_gpu_and_says_so(sweep):
+    with pytest.raises(WorkerError):
+        sweep({A: FakeRunner(lost_at=3)})
+    other = FakeRunner()
+    results, said = sweep({B: other})
+    assert "begun on GPU-aaaaaaaa, and goes on on GPU-bbbbbbbb" in said[0]
+    by_part = Counter(case.part for case in results[0].cases)
+    assert by_part == {0: 2, 1: 10}, "the case that was begun is measured anew, whole"
+    assert len(other.measured) == 10
+    assert {arm.variant.name for arm in results} == set(ARMS)
+    again, said = sweep({A: FakeRunner(), B: FakeRunner()})
+    assert again[0].cases == results[0].cases
+    assert not any("goes on" in line for line in said)
+
+
+def test_a_run_goes_on_on_the_same_gpu_without_parts(sweep):
+    with pytest.raises(WorkerError):
+        sweep({A: FakeRunner(lost_at=3)})
+    results, said = sweep({A: FakeRunner()})
+    assert all(result.parts is None and result.complete for result in results)
+    assert not any("goes on" in line for line in said)
+
+
+KILLS, COUNT = 20, 60
+DRIVER = """\
+import sys
+from pathlib import Path
+from support.fake_gpus import sweep_on
+sweep_on(sys.argv[2:], int(sys.argv[1]), Path.cwd())
+"""
+
+
+def start(folder: Path, count: int) -> subprocess.Popen:
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    with (folder / "said").open("a") as said:
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(count), A, B],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=said,
+            stderr=said,
+        )
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_kills_at_random_moments_lose_nothing_and_repeat_nothing(sweep, tmp_path, seed):
+    """A worker is killed at most once while it measures a case: twice would blame a variant."""
+    rng = random.Random(seed)
+    killed, seen = 0, 0
+    process = start(tmp_path, COUNT)
+    deadline = time.monotonic() + 500
+    while time.monotonic() < deadline:
+        time.sleep(rng.uniform(0, 0.2))
+        begun = lines_of(tmp_path / BEGUN)
+        if process.poll() is not None:
+            if process.returncode == 0:
+                break
+            process = start(tmp_path, COUNT)
+        elif killed < KILLS and len(begun) > seen + 4:
+            seen = len(begun)
+            pid = process.pid if killed % 5 == 2 else int(begun[-1].split()[0])
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed += 1
+    said = (tmp_path / "said").read_text()
+    assert process.returncode == 0, said
+    assert killed == KILLS, said
+    assert lines_of(tmp_path / VIOLATIONS) == []
+    assert {line.split()[1] for line in begun} == {A, B}
+    results = read_run(RunFolder(tmp_path / "run"))
+    serial, _ = sweep({A: FakeRunner()}, COUNT, tmp_path / "serial")
+    without = [result.model_copy(update={"crashes": []}) for result in results]
+    assert figures(without) == figures(serial)
+    times = Counter(line.split()[2] for line in begun)
+    assert sum(times.values()) - len(times) <= 2 * KILLS, "a kill costs a case at most"
