@@ -25,8 +25,8 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="A run folder, a profile, or a recording of a gate; or two or more run folders or "
-            "result files, the base first, also as LABEL=PATH.",
+            help="A run folder, a profile, a recording of a gate, or one or two static censuses; "
+            "or two or more run folders or result files, the base first, also as LABEL=PATH.",
             show_default="the latest run",
         ),
     ] = None,
@@ -43,7 +43,9 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write to this file in place of stdout."),
+        typer.Option(
+            "--out", metavar="FILE", help="Write to this file in place of stdout or the run folder."
+        ),
     ] = None,
     redact: RedactOption = False,
     as_json: JsonOption = False,
@@ -59,7 +61,7 @@ def report(
     - `bt-bench report`
     - `bt-bench report reports/run --redact --out page.html`
     - `bt-bench report reports/run --format pr --out description.md`
-    - `bt-bench report reports/run/vllm.json reports/run/fused.json`
+    - `bt-bench report reports/run/vllm.json reports/run/fused.json --out pair.html`
     - `bt-bench report before=reports/a after=reports/b --format pr=pr.md --json`
     """
     from bt_bench.base import no_collection, redactor_here

@@ -72,7 +72,8 @@ class LogAxis:
         """Return ticks at round factors that are far enough apart, 1 among them."""
         shown = [1.0]
         for factors in _FACTORS:
-            both = {*(1 / each for each in factors), 1.0, *factors}
+            slower = (float(f"{1 / each:.1g}") for each in factors)  # 0.9, not 0.909
+            both = {*slower, 1.0, *factors}
             shown = sorted(each for each in both if self.first <= each <= self.last)
             reached = factors[-1] >= max(self.last, 1 / self.first) / factors[0]
             if reached and len(shown) <= _MOST_TICKS:

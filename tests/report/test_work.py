@@ -122,7 +122,7 @@ def test_without_a_gpu_or_in_earlier_files_there_is_nothing() -> None:
 
 
 def test_a_line_has_the_multiples_of_each_variant() -> None:
-    begin = "GPU time over its lower bound"
+    begin = "GPU time / lower bound"
     assert text_of(run({"small": 1000})) == f"{begin} (launch binds): baseline 8.0, fused 4.0."
     cases = {"small": 1000, "large": 20_000_000}
     assert text_of(run(cases)) == f"{begin}: baseline 0.57–8.0, fused 0.29–4.0."
@@ -138,7 +138,7 @@ def test_a_line_fits_into_80_columns(number: int) -> None:
     text = text_of(results)
     assert len(text) <= 80
     if number == 40:
-        assert text == "GPU time over its lower bound (launch binds): 4.0–56."
+        assert text == "GPU time / lower bound (launch binds): 4.0–56."
     stream = StringIO()
     print_run(results, console=Console(file=stream, width=80))
     assert text in stream.getvalue()

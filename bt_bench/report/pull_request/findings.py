@@ -239,7 +239,7 @@ def _about_vllm(evidence: Evidence) -> Iterator[str]:
     elif evidence.judged is not None and base is not None and base not in own:
         yield (
             f"The base is {base}, not vLLM's own code, though {own[0]} was measured. "
-            f"bt-bench report RUN/{own[0]}.json RUN/VARIANT.json compares with it."
+            f"bt-bench report RUN/{own[0]}.json RUN/VARIANT.json --format pr compares with it."
         )
 
 

@@ -80,7 +80,7 @@ def work_text(arms: Arms, operation: Operation) -> str:
     by_arm: dict[str, list[float]] = {}
     for _, arm, line in found:
         by_arm.setdefault(arm.name, []).append(line.times_bound or 0.0)
-    title, binding = "GPU time over its lower bound", _binding([*binds.values()])
+    title, binding = "GPU time / lower bound", _binding([*binds.values()])
     each = ", ".join(f"{name} {_range(multiples)}" for name, multiples in by_arm.items())
     every = _range([one for multiples in by_arm.values() for one in multiples])
     texts = (f"{title} ({binding}): {each}.", f"{title}: {each}.", f"{title} ({binding}): {every}.")
