@@ -135,7 +135,7 @@ def write_gate_page(judged: Judged, folder: Path, censuses: Sequence[StaticCensu
     Args:
         judged: the verdicts.
         folder: the gate's folder.
-        censuses: those of base and head, for a static gate.
+        censuses: of base and head, for a static gate.
     """
     from bt_bench.report.page import gate_page, render_page, static_page
     from bt_bench.results import PAGE_NAME, read_recording, write_run_file
@@ -160,7 +160,7 @@ def _page_name() -> str:
 
 
 def _censuses(given: Sequence[str]) -> tuple[Path, Path] | None:
-    """Return the files of two censuses: both given, or those of base and head in a folder."""
+    """Return the files of two censuses: both given, or of base and head in a folder."""
     from bt_bench.results.files.kinds import CENSUS
 
     paths = [Path(each) for each in given]

@@ -15,7 +15,7 @@ REPORTS = ROOT / "reports"
 PICTURES = ROOT / "build" / "pages"
 
 RUNS = sorted(str(file.parent.relative_to(REPORTS)) for file in REPORTS.rglob("config.yaml"))
-# Results against each other; gates that found something and gates that did not; profiles.
+# Results against each other; gates that found something and gates that did not; a timeline.
 COMPARED = "h100/origin/fused.json.xz h100/origin/one_launch.json.xz"
 GATES = (
     "h100/gate-ca9318f/fused-recording.json",
@@ -24,7 +24,7 @@ GATES = (
     "h200/page_indices/gate-equal",
 )
 CENSUS = "static/census.json"
-PROFILES = ("h100/profile/mixed", "h100/profile/decode", CENSUS)
+PROFILES = ("h100/profile/mixed", CENSUS)
 WITH_TABLES = (*RUNS, COMPARED, *GATES)
 ALL = (*WITH_TABLES, *PROFILES)
 

@@ -292,7 +292,7 @@ def finish(
         judged: the verdicts.
         options: the options of the gate.
         folder: where verdicts and page go; `None` for nowhere.
-        censuses: those of base and head, for a static gate.
+        censuses: of base and head, for a static gate.
     """
     from bt_bench.analysis import not_comparable
 

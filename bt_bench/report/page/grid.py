@@ -20,6 +20,8 @@ from bt_bench.report.page.parts import Grid, GridCell, GridColumn
 from bt_bench.report.page.speed_ups import arm_index, metric_heading
 from bt_bench.results import COUNTED
 
+LAUNCHES = "launches"
+
 Anchor = Callable[[str], str | None]
 """Returns the id of the part of the page on a case, by its key; `None` if it has none."""
 
@@ -41,7 +43,12 @@ def judged_grid(judgements: Sequence[Judgement], arms: Sequence[str], anchor: An
     for each in deciding:
         name = _named(each) if several_bases else each.other
         rows.setdefault((each.key, each.case, name), {})[each.metric] = each
-    counted = [name for name in COUNTED if any(_counts(each, name) for each in deciding)]
+    # Beside times, launches alone: the other counts explain them at best.
+    counted = [
+        name
+        for name in ([LAUNCHES] if metrics else COUNTED)
+        if any(_counts(each, name) for each in deciding)
+    ]
     columns = [GridColumn("Case"), GridColumn("Operation"), GridColumn("Variant")]
     for name in metrics:
         columns.append(GridColumn(f"{metric_heading(name)}, µs", numeric=True))

@@ -35,6 +35,7 @@ def test_a_row_for_each_case_and_variant(arms):
     deciding = {(each.key, each.other) for each in judgements if not each.exploratory}
     assert len(grid.rows) == len(deciding)
     assert {len(row) for row in grid.rows} == {len(grid.columns)}
+    assert grid.columns[-1].title == "Launches"  # of counts, beside times
     links = {row[0].link for row in grid.rows}
     assert links == {"case-0", None}
     strips = [cell.strip for row in grid.rows for cell in row if cell.strip]

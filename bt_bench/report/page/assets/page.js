@@ -93,8 +93,9 @@
       const pair = make("div", {className: "pair"});
       for (const [name, template] of Object.entries(specs)) {
         const kind = name + (template.layer && discarded.length ? "; red: discarded rounds" : "");
-        const chart = make("div", {role: "img", ariaLabel: `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`});
-        pair.append(make("div", {}, make("p", {className: "note"}, kind), chart));
+        const chart = make("div", {ariaHidden: "true"});  // the text of the one around it says all
+        const text = `${place.dataset.title}, ${title}: ${kind}. The table of percentiles above has the figures.`;
+        pair.append(make("div", {}, make("p", {className: "note"}, kind), make("div", {role: "img", ariaLabel: text}, chart)));
         const spec = structuredClone(template);
         if (spec.layer && !discarded.length) spec.layer.pop();
         parts.push([chart, {...spec, datasets: {samples, discarded}}]);
@@ -113,7 +114,6 @@
           return vega;
         },
       });
-      chart.querySelector("svg").setAttribute("aria-hidden", "true");  // its text says it all
     }
     place.dataset.drawn = "whole";
   };
