@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def sweep(
         check_conditions,
         check_memory,
         choose_variants,
+        leased,
         run_sweep,
         settle_sweep,
     )
@@ -95,9 +97,10 @@ def sweep(
     entries = choose_variants(spec, folders, sources, by_name=by_name, say=say)
     spec = settle_sweep(spec, entries, folders)
     setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
-    with Supervisor(setup, serve) as worker:
+    with Supervisor(setup, serve) as worker, ExitStack() as leases:
         hello = worker.hello
         check_memory(spec, len(entries), hello.available_bytes)
+        leases.enter_context(leased([hello.environment]))
         check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
         if out is not None:
             folder = RunFolder.create_exact(Path(out))

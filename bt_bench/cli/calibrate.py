@@ -50,7 +50,7 @@ def calibrate(
     """
     from bt_bench.analysis import device_name, judge_promises
     from bt_bench.report import calibration_document, print_document
-    from bt_bench.runs import check_conditions
+    from bt_bench.runs import check_conditions, leased
     from bt_bench.worker import choose_device, read_environment
 
     if out is not None:
@@ -59,8 +59,9 @@ def calibrate(
     say("calibrating, which loads torch first and takes some seconds")
     kind = choose_device(choice)
     environment = read_environment(kind, choice=choice)
-    check_conditions(environment)
-    calibration = _calibrate(kind, quick=quick)
+    with leased([environment]):
+        check_conditions(environment)
+        calibration = _calibrate(kind, quick=quick)
     verdicts = judge_promises(calibration)
     document = {
         "schema_version": 2,

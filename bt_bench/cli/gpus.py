@@ -105,7 +105,11 @@ def workers_for(
         UsageError: if a device does not exist, or if two are the same GPU.
     """
     with ExitStack() as stack:
-        workers = [worker_for(spec, entries, device, traceback=traceback) for device in devices]
+        several = len(devices) > 1
+        workers = [
+            worker_for(spec, entries, device, traceback=traceback, takes_turns=several)
+            for device in devices
+        ]
         for worker in workers:
             stack.callback(worker.close)
             worker.start()

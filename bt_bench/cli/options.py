@@ -320,12 +320,15 @@ def worker_for(
     device: DeviceChoice | None,
     *,
     traceback: bool = False,
+    takes_turns: bool = False,
 ) -> Supervisor:
     """Return the worker process for a device and variants; a `with` block starts it."""
     from bt_bench.worker import Supervisor, WorkerSetup, arms_of
     from bt_bench.worker.process.main import serve
 
-    setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
+    setup = WorkerSetup(
+        chosen_device(device), arms_of(entries), spec.plan, spec.suite, takes_turns=takes_turns
+    )
     return Supervisor(setup, serve, traceback_printer(traceback))
 
 

@@ -34,19 +34,20 @@ def overhead(
     - `bt-bench overhead`
     - `bt-bench overhead --rounds 200 --json`
     """
-    from bt_bench.runs import check_conditions
+    from bt_bench.runs import check_conditions, leased
     from bt_bench.worker import choose_device, read_environment
 
     say("measuring, which loads torch first")
     choose_device("cuda")
     environment = read_environment("cuda")
-    check_conditions(environment, profiles=False)
 
     from bt_bench.base import format_number
     from bt_bench.report import Cell, Document, Section, Table, print_document
     from bt_bench.worker.measuring.calibration.overhead import BATCH, measure_overhead, saved_us
 
-    routes = measure_overhead(rounds)
+    with leased([environment]):
+        check_conditions(environment, profiles=False)
+        routes = measure_overhead(rounds)
     if as_json:
         document = {
             "schema_version": 1,

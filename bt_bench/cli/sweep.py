@@ -172,7 +172,13 @@ def sweep(
     by_name = variants is not None or resume is not None
     entries = choose_variants(spec, folders, vllm_source, by_name=by_name)
     say_begin(spec, entries)
-    from bt_bench.runs import check_conditions, check_memory, settle_sweep, write_plan
+    from bt_bench.runs import (
+        check_conditions,
+        check_memory,
+        leased,
+        settle_sweep,
+        write_plan,
+    )
 
     spec = settle_sweep(spec, entries, folders)
     if division is not None and not (division.own or dry_run):
@@ -190,15 +196,16 @@ def sweep(
             if ncu is not None:
                 say_tools(ncu, as_json)
             return code
-        for each in workers:
-            check_conditions(each.hello.environment, profiles=bool(spec.plan.profile_rounds))
-        request = _request(spec, entries, worker.hello, reports, out, resume, division)
-        warn_if_long(spec, entries, worker.hello)
-        kind = resolved(devices[0], worker.hello.device)
-        again = _again(
-            request, kind if gpus is None or kind == "cpu" else None, gpus, profile=profile
-        )
-        results = _run(request, workers, again)
+        environments = [each.hello.environment for each in workers]
+        with leased(environments):
+            for environment in environments:
+                check_conditions(environment, profiles=bool(spec.plan.profile_rounds))
+            request = _request(spec, entries, worker.hello, reports, out, resume, division)
+            warn_if_long(spec, entries, worker.hello)
+            kind = resolved(devices[0], worker.hello.device)
+            device = kind if gpus is None or kind == "cpu" else None
+            again = _again(request, device, gpus, profile=profile)
+            results = _run(request, workers, again)
     # The worker is gone: two users of CUPTI, or of the GPU's counters, would disturb each other.
     profiles = None if ncu is None else RunProfiles(request, results, kind, ncu, traceback, again)
     return _show(request, results, profiles, as_json)

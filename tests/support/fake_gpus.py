@@ -2,7 +2,7 @@
 
 What a case measures follows from its name alone, so runs on any devices are equal. Each worker
 witnesses in the file `violations` of the folder of its variants' files if another process has its
-device at the same time, and in `begun` what it measures.
+device, or a turn at timing the host, at the same time, and in `begun` what it measures.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from bt_bench.base.processes import answer, settle
 from bt_bench.config.spec import CaseSpec, SweepSpec
@@ -27,6 +29,7 @@ from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import VariantEntry
 from bt_bench.worker import Supervisor, WorkerSetup, arms_of
+from bt_bench.worker.measuring.host_time import host_turn
 from bt_bench.worker.tasks.messages import Hello, Message
 from bt_bench.worker.tasks.outcome import Measured
 from bt_bench.worker.tasks.runner import Success
@@ -100,18 +103,29 @@ def serve(connection, block, setup) -> None:
     settle()
     folder = Path(setup.arms[0].entry.path).parent
     answer(connection, Message(0, Hello("cuda", environment_of(setup.device), None)))
-    with (folder / f"device-{setup.device}").open("a") as device:
+    with (
+        (folder / f"device-{setup.device}").open("a") as device,
+        (folder / "host").open("a") as host,
+    ):
         while (request := connection.recv()) is not None:
-            try:
-                fcntl.flock(device, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                note(folder / VIOLATIONS, f"{setup.device} {os.getpid()}")
-            if isinstance(request.task, MeasureCase):
-                note(folder / BEGUN, f"{os.getpid()} {setup.device} {request.task.title}")
-                time.sleep(random.uniform(0.01, 0.05))
-            value = done(request.task, request.arms)
-            fcntl.flock(device, fcntl.LOCK_UN)
+            with witnessed(device, folder):
+                if isinstance(request.task, MeasureCase):
+                    note(folder / BEGUN, f"{os.getpid()} {setup.device} {request.task.title}")
+                    with host_turn(lambda _: None), witnessed(host, folder):
+                        time.sleep(random.uniform(0.01, 0.05))
+                value = done(request.task, request.arms)
             answer(connection, Message(request.number, Success(value)))
+
+
+@contextmanager
+def witnessed(file: IO[str], folder: Path) -> Iterator[None]:
+    """Notes it if another process is in such a block at the same time."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        note(folder / VIOLATIONS, f"{file.name} {os.getpid()}")
+    yield
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def note(path: Path, line: str) -> None:

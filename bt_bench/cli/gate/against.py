@@ -135,6 +135,7 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
         check_conditions,
         check_files,
         check_memory,
+        leased,
         run_sweep,
     )
 
@@ -150,12 +151,13 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         hello = worker.hello
-        check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
-        request = SweepRequest(
-            spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native
-        )
-        with request.folder.locked(), progress_on_stderr("sweep") as progress:
-            (result,) = run_sweep(request, worker, progress)
+        with leased([hello.environment]):
+            check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
+            request = SweepRequest(
+                spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native
+            )
+            with request.folder.locked(), progress_on_stderr("sweep") as progress:
+                (result,) = run_sweep(request, worker, progress)
     return result
 
 

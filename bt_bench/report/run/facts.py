@@ -39,6 +39,7 @@ _DISCARDED = {
     DiscardCode.QUOTA: "stopped by the CPU quota",
     DiscardCode.CLOCK: "clock too low",
     DiscardCode.COMPILED: "something was compiled",
+    DiscardCode.SHARED: "another process came to the GPU",
 }
 
 

@@ -56,6 +56,7 @@ class DiscardCode(StrEnum):
     QUOTA = "quota"
     CLOCK = "clock"
     COMPILED = "compiled"
+    SHARED = "shared"
 
 
 class RoundKind(StrEnum):

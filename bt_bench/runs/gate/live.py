@@ -46,6 +46,7 @@ from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
+from bt_bench.runs.leases import leased
 from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
@@ -195,7 +196,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         hello = workers.hello
         if not same.proved:
             profiles = bool(rounds.spec.plan.profile_rounds)
-            check_conditions(hello.environment, profiles=profiles)
+            with leased([hello.environment]):  # or minutes of checks would be in vain
+                check_conditions(hello.environment, profiles=profiles)
         failures = workers.failures([] if same.proved else rounds.variants, progress)
         apart = {} if same.proved else workers.changing(progress)
         lacking, launched, warnings = workers.lacking, workers.launches, workers.warnings
@@ -206,7 +208,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     ]
     measured = None
     if timed:
-        source, measured = _timed(request, prepared, timed, hello, progress, apart)
+        with leased([hello.environment]):
+            source, measured = _timed(request, prepared, timed, hello, progress, apart)
         failures = failures | source.failures
         fallbacks = fallback_texts(hello.environment.helpers)
         conditions = condition_texts(hello.environment.conditions)

@@ -14,6 +14,7 @@ from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, checkers
+from bt_bench.runs.leases import leased
 from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
 
@@ -66,7 +67,8 @@ def record(
     with checkers(request, progress) as workers:
         hello = workers.hello
         profiles = bool(request.spec.plan.profile_rounds)
-        check_conditions(hello.environment, profiles=profiles)
+        with leased([hello.environment]):
+            check_conditions(hello.environment, profiles=profiles)
         for failure in workers.failures(request.variants, progress).values():
             raise UsageError(failure)
         apart = workers.changing(progress)
@@ -74,7 +76,8 @@ def record(
         recorder = Recorder(path, header_of(request, hello.environment, command, apart))
         source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
         try:
-            done = _take(source, rounds, is_time_up)
+            with leased([hello.environment]):
+                done = _take(source, rounds, is_time_up)
         except MustPartError as error:
             apart |= error.reasons
             for name, why in error.reasons.items():

@@ -9,19 +9,24 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import parent_process
 from pathlib import Path, PurePath
 from stat import S_ISFIFO, S_ISSOCK
 from typing import Any
 
 from bt_bench.base.names import DeviceKind
 from bt_bench.results import Condition, Gpu, Harm
+from bt_bench.worker.machine.nvml import GpuSensors, nvml_session
 
 _OFF = ("", "0")
 _MPS_FOLDER = "/tmp/nvidia-mps"  # where its clients look unless a variable names another one
 _MOST_TOOLS_OF_PYTHON = 6
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 10, 0.3
+_IDLE_PERCENT = 5  # of the time: what a desktop takes
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def read_conditions(
     """
     found = [*_tools(device, environ, proc), *_debuggers(proc), *_python(environ)]
     if device == "cuda":
-        found += [*_settings(environ), *_shares(environ, gpus)]
+        found += [*_settings(environ), *_shares(environ, gpus), *_others(gpus, proc)]
     return found
 
 
@@ -310,6 +315,46 @@ def _shares(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> Iterator[Conditi
                 remedy="leave the other parts idle, or compare with the same part alone",
                 harm=Harm.NOTED,
             )
+
+
+def _others(gpus: Sequence[Gpu], proc: Path) -> Iterator[Condition]:
+    """Yield the processes that use the GPU besides this one and its siblings.
+
+    Where processes are hidden, as in a container, nothing is known. A process that was killed may
+    be listed for a moment, so a busy one is waited for.
+    """
+    for gpu in gpus[:1]:
+        with nvml_session() as nvml:
+            sensors = GpuSensors(nvml, gpu.uuid)
+            for looks_left in reversed(range(_LOOKS)):
+                others = _strangers(sensors.processes() or (), proc)
+                busy = bool(others) and (sensors.busy_percent() or 0) > _IDLE_PERCENT
+                if not (busy and looks_left):
+                    break
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        if others:
+            yield Condition(
+                name=f"{', '.join(others)} on {gpu.name}",
+                effect="another process has the GPU busy, and both wait for each other"
+                if busy
+                else "another process may use the GPU at the same time; it is idle now",
+                remedy="end it, or choose another GPU by --device",
+                harm=Harm.FALSE if busy else Harm.NOTED,
+            )
+
+
+def _strangers(pids: Iterable[int], proc: Path) -> list[str]:
+    """Return processes as text, without this one and other workers of its parent."""
+    found = []
+    siblings = str(os.getppid()) if parent_process() is not None else None
+    for pid in sorted(pids):
+        stat = _read(proc / str(pid) / "stat")
+        if stat is None or pid == os.getpid():
+            continue
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        if rest.split()[1] != siblings:
+            found.append(f"process {pid} ({name})")
+    return found
 
 
 _MPS_SHARES = (

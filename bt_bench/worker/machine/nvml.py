@@ -145,11 +145,20 @@ class GpuSensors:
         """Return the power drawn by the card, in W."""
         return self._read(lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
 
-    def processes(self) -> int | None:
-        """Return the number of processes computing on it, without those hidden by isolation."""
+    def processes(self) -> frozenset[int] | None:
+        """Return the ids of processes computing on it, without those hidden by isolation.
+
+        In a container they are ids of the host.
+        """
         return self._read(
-            lambda nvml, _gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(self._part))
+            lambda nvml, _gpu: frozenset(
+                process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(self._part)
+            )
         )
+
+    def busy_percent(self) -> int | None:
+        """Return the share of the last moments, up to a second, in which a kernel ran."""
+        return self._read(lambda nvml, gpu: int(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu))
 
     def throttle_reasons(self) -> list[str] | None:
         """Return the present reasons for held-down clocks, by their names in `THROTTLE_REASONS`."""

@@ -66,11 +66,13 @@ def measure_case(
     copies = {name: (variant,) for name, variant in arms.items()}
     instances = build_instances(copies, workload, plan, bench.device)
     window = ReplayWindow(case, instances, inputs_on(bench.device, workload), operation)
-    records = Records(window.names, bench.around)
+    records = Records(window.names, bench.around, alone=True)
     probes = bench.probes(operation, plan)
     clock = bench.around.clock
     checks = SpotChecks(window, workload, bench.device, clock, on_round)
-    stopped = Rounds(window, probes, plan, clock, records, spot_checks=checks).run(on_round)
+    rounds = Rounds(window, probes, plan, clock, records, spot_checks=checks)
+    with bench.around.host_turn(on_round):
+        stopped = rounds.run(on_round)
     refuse_tampering()  # after each part: a variant may undo its changes before the next one
     graph_ways = bench.graph_ways(operation, plan)
     if graph_ways:

@@ -64,13 +64,14 @@ class Records:
     Args:
         names: the arms' names.
         around: the clock, sensors and ledger to watch around every round.
+        alone: see `Watch`.
     """
 
-    def __init__(self, names: Sequence[str], around: Surroundings) -> None:
+    def __init__(self, names: Sequence[str], around: Surroundings, *, alone: bool = False) -> None:
         self.recorder = RoundRecorder(names)
         self.books = {name: SampleBook() for name in names}
         self.notes: dict[str, list[str]] = {name: [] for name in names}
-        self.watch = Watch(around)
+        self.watch = Watch(around, alone=alone)
 
     def end_round(self, kind: RoundKind, turn: Turn, seconds: float) -> int | None:
         """Log a round as the watch saw it; return its index, or `None` if it does not count."""

@@ -5,7 +5,9 @@ Sensors are only read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +18,9 @@ from bt_bench.base.limits import Throttling, control_groups
 from bt_bench.results import DiscardCode
 from bt_bench.worker.machine.nvml import GpuSensors, open_nvml
 from bt_bench.worker.measuring.compile_ledger import CompileLedger
+from bt_bench.worker.measuring.host_time import no_turn
 from bt_bench.worker.measuring.ports import Clock
+from bt_bench.worker.tasks.outcome import OnRound
 
 # Reasons that force the device to slow down. The others, an idle device, clocks set by a user and
 # display clocks, do not come and go within a run.
@@ -25,6 +29,7 @@ HARMFUL_REASONS = frozenset(
 )
 LOWEST_CLOCK_SHARE = 0.95
 REACHED_PERCENTILE = 90
+LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,9 @@ class Telemetry(Protocol):
     def processes(self) -> int | None:
         """Return the number of processes with a context on the device; `None` if unknown."""
 
+    def strangers(self) -> bool:
+        """Return whether a process has a context now that had none when this was first asked."""
+
 
 class NoTelemetry:
     """No sensors: nothing is known."""
@@ -65,6 +73,43 @@ class NoTelemetry:
         """Return `None`: unknown."""
         return None
 
+    def strangers(self) -> bool:
+        """Return false: nothing is known."""
+        return False
+
+
+class Strangers:
+    """Processes that come to a device while this one measures there.
+
+    Those that were there before are no strangers: one is this process, which a container may know
+    by another id. A process is seen when it makes its context, some tenths of a second before its
+    first kernel, so a look from time to time is enough.
+
+    Args:
+        read: returns the ids of the processes that have a context; `None`: unknown.
+        now: seconds since some fixed moment.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], frozenset[int] | None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._now = read, now
+        self._first: frozenset[int] | None = None
+        self._looked = float("-inf")
+        self._there = False
+
+    def there(self) -> bool:
+        """Return whether there is one, as of the last `LOOK_SECONDS`."""
+        now = self._now()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            found = self._read() or frozenset()
+            self._first = found if self._first is None else self._first
+            self._there = bool(found - self._first)
+        return self._there
+
 
 class NvmlTelemetry:
     """NVML's sensors of the current CUDA device, open for as long as the process lives."""
@@ -72,10 +117,12 @@ class NvmlTelemetry:
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._sensors = GpuSensors(open_nvml(), properties.uuid)
+        self.strangers = Strangers(self._sensors.processes).there
 
     def processes(self) -> int | None:
         """Return the number of processes with a context on the GPU."""
-        return self._sensors.processes()
+        found = self._sensors.processes()
+        return None if found is None else len(found)
 
     def read(self) -> SensorReading:
         """Read the sensors now, which takes some tens of microseconds."""
@@ -126,12 +173,14 @@ class Surroundings:
         telemetry: the device's sensors.
         ledger: counts compilations.
         throttling: reads how often a CPU quota has stopped the process.
+        host_turn: waits for a turn at timing the host.
     """
 
     clock: Clock
     telemetry: Telemetry
     ledger: CompileLedger
     throttling: Callable[[], Throttling] = read_throttling
+    host_turn: Callable[[OnRound], AbstractContextManager[None]] = no_turn
 
 
 @dataclass(frozen=True)
@@ -147,10 +196,13 @@ class Watch:
 
     Args:
         around: the clock, sensors, ledger and quota to watch.
+        alone: whether no other process of this run uses the device, so that any is a stranger.
     """
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, *, alone: bool = False) -> None:
         self._around = around
+        self._alone = alone
+        self._shared = False
         self._loads = 0
         self._last = SensorReading()
         self._quota = Throttling()
@@ -161,15 +213,18 @@ class Watch:
         self._loads = self._around.ledger.loads
         self._last = self._around.telemetry.read()
         self._quota = self._around.throttling()
+        self._shared = self._alone and self._around.telemetry.strangers()
 
     def end_round(self) -> Seen:
         """Return the observations since the last round or `begin`."""
-        before, loads, quota = self._last, self._loads, self._quota
+        before, loads, quota, shared = self._last, self._loads, self._quota, self._shared
         self.begin()
         known = [before.sm_clock_mhz, self._last.sm_clock_mhz]
         clock = min((clock for clock in known if clock is not None), default=None)
         if self._loads != loads:
             return Seen(clock, DiscardCode.COMPILED)
+        if shared or self._shared:
+            return Seen(clock, DiscardCode.SHARED)
         if is_throttled(before, self._last):
             return Seen(clock, DiscardCode.THROTTLED)
         return Seen(clock, DiscardCode.QUOTA if self._quota.since(quota) else None)

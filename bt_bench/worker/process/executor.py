@@ -166,7 +166,8 @@ class Executor:
     def _do(self, task: Task[Any], arms: Sequence[str], on_round: OnRound) -> object:
         match task:
             case Calibrate():
-                return self._bench.calibrate(self._plan)
+                with self._bench.around.host_turn(on_round):
+                    return self._bench.calibrate(self._plan)
             case CheckConformance():
                 return self._check_conformance(task, arms)
             case CheckCase():
@@ -179,22 +180,25 @@ class Executor:
             case MeasureCase():
                 return self._measure(task, arms, on_round)
             case TakeTimeline():
-                return take_timeline(
-                    task,
-                    {name: self._classes[name] for name in arms},
-                    self._workload(task.case),
-                    self._plan,
-                    self._bench,
-                    on_round,
-                )
+                workload = self._workload(task.case)
+                with self._bench.around.host_turn(on_round):
+                    return take_timeline(
+                        task,
+                        {name: self._classes[name] for name in arms},
+                        workload,
+                        self._plan,
+                        self._bench,
+                        on_round,
+                    )
             case PrepareRound():
                 self._ready_round(task.units, arms)
                 return None
             case MeasureRound():
                 ready = self._ready_round(task.units, arms)
-                before = self._bench.around.throttling()
-                values = ready.measure(on_round)
-                throttling = self._bench.around.throttling().since(before)
+                with self._bench.around.host_turn(on_round):
+                    before = self._bench.around.throttling()
+                    values = ready.measure(on_round)
+                    throttling = self._bench.around.throttling().since(before)
                 return RoundOutcome(
                     values,
                     self._changes(ready.newly_hidden()),

@@ -169,6 +169,7 @@ def set_up(
         from bt_bench.worker.isolation.state_watch import StateWatch, ToolWatch
         from bt_bench.worker.machine.environment import available_bytes, read_environment
         from bt_bench.worker.measuring.bench import CpuBench, CudaBench
+        from bt_bench.worker.measuring.host_time import host_turn
         from bt_bench.worker.process.executor import Executor
 
         suite = load_suite(setup.suite)
@@ -176,6 +177,8 @@ def set_up(
         gc.freeze()
     # It changes Triton, and does so before any side's cache is in place.
     bench = CudaBench() if kind == "cuda" else CpuBench()
+    if kind == "cuda" or setup.takes_turns:
+        bench.around = replace(bench.around, host_turn=host_turn)
     add_variants_path()
     worlds = None
     isolations = {arm.side: arm.isolation for arm in setup.arms if arm.isolation is not None}

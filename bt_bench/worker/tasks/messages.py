@@ -57,6 +57,7 @@ class WorkerSetup:
         watched: whether to look for changes of the process's global state.
         copies: how many times the code of each arm is imported, for process-rounds.
         tracebacks: whether to send the traceback of each failure of a variant.
+        takes_turns: whether it takes turns with others at timing the host even without a GPU.
     """
 
     device: DeviceChoice
@@ -67,6 +68,7 @@ class WorkerSetup:
     watched: bool = False
     copies: int = 1
     tracebacks: bool = False
+    takes_turns: bool = False
 
 
 def arms_of(

@@ -156,6 +156,48 @@ def test_a_mig_instance_is_known_by_its_name(read) -> None:
     assert read(gpus=[make_gpu()]) == []
 
 
+class FakeSensors:
+    """A GPU that is busy for some looks, with processes on it."""
+
+    def __init__(self, pids, *busy):
+        self._pids, self._busy = pids, list(busy)
+
+    def processes(self):
+        return self._pids
+
+    def busy_percent(self):
+        return self._busy.pop(0) if self._busy else 0
+
+
+@pytest.mark.parametrize(
+    ("pids", "busy", "names", "harm"),
+    [
+        ({70}, [90] * 99, "process 70 (train.py)", Harm.FALSE),
+        ({70}, [90, 90], "process 70 (train.py)", Harm.NOTED),  # it ends
+        ({70, 71}, [], "process 70 (train.py), process 71 (a) b)", Harm.NOTED),
+        ({70}, [None], "process 70 (train.py)", Harm.NOTED),
+        ({72}, [90], None, None),  # another worker of the same parent
+        ({4711}, [90], None, None),  # of another container, or hidden
+        (None, [90], None, None),
+        (set(), [90], None, None),
+    ],
+)
+def test_processes_on_the_gpu_are_known(read, proc: Path, monkeypatch, pids, busy, names, harm):
+    import bt_bench.worker.machine.conditions as here
+
+    for pid, name, parent in ((70, "train.py", 1), (71, "a) b", 1), (72, "python", os.getppid())):
+        (proc / str(pid)).mkdir()
+        (proc / str(pid) / "stat").write_text(f"{pid} ({name}) S {parent} 1 1\n")
+    pids = pids and {*pids, os.getpid()}
+    monkeypatch.setattr(here, "GpuSensors", lambda _nvml, _uuid: FakeSensors(pids, *busy))
+    monkeypatch.setattr(here, "parent_process", lambda: "the sweep")
+    monkeypatch.setattr(here, "_SECONDS_BETWEEN_LOOKS", 0)
+    found = read(gpus=[make_gpu()])
+    assert [(each.name, each.harm) for each in found] == (
+        [] if names is None else [(f"{names} on NVIDIA H200", harm)]
+    )
+
+
 def test_hooks_of_python_are_known(proc: Path) -> None:
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from bt_bench.results import DiscardCode
 from bt_bench.worker.machine.nvml import THROTTLE_REASONS, GpuSensors, throttle_names
-from bt_bench.worker.measuring.watch import NoTelemetry, SensorReading, is_throttled, slow_rounds
+from bt_bench.worker.measuring.watch import (
+    LOOK_SECONDS,
+    NoTelemetry,
+    SensorReading,
+    Strangers,
+    Surroundings,
+    Watch,
+    is_throttled,
+    slow_rounds,
+)
 
 QUIET = SensorReading(sm_clock_mhz=1980, throttle_reasons=())
 HARMLESS = ("gpu_idle", "applications_clocks", "sync_boost", "display_clocks")
@@ -103,13 +115,17 @@ class FakeMig(FakeNvml):
         return {"whole": 1980}[handle]
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle):  # noqa: N802
-        return {"part": [1, 2]}[handle]
+        return {"part": [SimpleNamespace(pid=1), SimpleNamespace(pid=2)]}[handle]
+
+    def nvmlDeviceGetUtilizationRates(self, handle):  # noqa: N802
+        return {"whole": SimpleNamespace(gpu=42)}[handle]
 
 
 def test_a_mig_instance_has_the_sensors_of_its_gpu():
     sensors = GpuSensors(FakeMig(), "part")
     assert sensors.sm_clock_mhz() == 1980
-    assert sensors.processes() == 2
+    assert sensors.processes() == {1, 2}
+    assert sensors.busy_percent() == 42
     assert GpuSensors(FakeMig(), "other").sm_clock_mhz() is None
 
 
@@ -118,6 +134,32 @@ def test_without_the_library_or_the_gpu_all_is_absent(nvml, uuid):
     sensors = GpuSensors(nvml, uuid)
     assert sensors.sm_clock_mhz() is None
     assert sensors.throttle_reasons() is None
+
+
+def test_a_round_does_not_count_while_a_stranger_is_on_the_gpu():
+    now = [0.0]
+    there = [frozenset({1, 2})]  # this process, and one that was there before
+    strangers = Strangers(lambda: there[0], lambda: now[0])
+    telemetry = NoTelemetry()
+    telemetry.strangers = strangers.there
+    around = Surroundings(None, telemetry, SimpleNamespace(loads=0))
+    watch, beside_others = Watch(around, alone=True), Watch(around)
+    seen = []
+    for found in [{1, 2}, {1}, {1, 7}, {1}, {1}]:
+        there[0] = frozenset(found)
+        now[0] += 2 * LOOK_SECONDS
+        seen.append(watch.end_round().discarded)
+        assert beside_others.end_round().discarded is None
+    assert seen == [None, None, DiscardCode.SHARED, DiscardCode.SHARED, None]
+
+
+def test_it_is_looked_for_from_time_to_time():
+    now, looks = [0.0], []
+    strangers = Strangers(lambda: looks.append(1), lambda: now[0])
+    for _ in range(30):
+        now[0] += LOOK_SECONDS / 10
+        assert not strangers.there()
+    assert len(looks) == 3
 
 
 @pytest.mark.gpu

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from bt_bench.variants import raised
 from bt_bench.worker.machine import activity
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.case import CONTROL
+from bt_bench.worker.measuring.watch import NoTelemetry, Surroundings
 from bt_bench.worker.process import executor as process
 from bt_bench.worker.process.executor import Executor, LocalRunner
 from bt_bench.worker.tasks import failures
@@ -51,6 +53,8 @@ class Bench:
     """A device that can only be asked to calibrate."""
 
     device = torch.device("cpu")
+
+    around = Surroundings(None, NoTelemetry(), SimpleNamespace(loads=0))
 
     def calibrate(self, plan):
         return "calibrated"

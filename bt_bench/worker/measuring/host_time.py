@@ -1,0 +1,42 @@
+"""Turns at timing this host: host times of several processes disturb each other.
+
+All bt-bench processes of the host take turns, whatever started them: workers of one sweep, shards,
+and other commands. Passes that time only a device do not wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bt_bench.base import Claim
+from bt_bench.worker.tasks.outcome import OnRound, RoundProgress
+
+THING = "host"
+_POLL_SECONDS = 0.02
+
+
+@contextmanager
+def host_turn(on_round: OnRound) -> Iterator[None]:
+    """Wait for a turn at timing the host, and have it for the length of a `with` block.
+
+    If this process is killed, its turn ends.
+
+    Args:
+        on_round: told that this process waits, and for which one.
+    """
+    claim = Claim(THING)
+    while not claim.take():
+        on_round(RoundProgress(0, 1, f"waiting to time the host, as process {claim.holder()} does"))
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        claim.give_back()
+
+
+@contextmanager
+def no_turn(_on_round: OnRound) -> Iterator[None]:
+    """Time the host at once."""
+    yield
