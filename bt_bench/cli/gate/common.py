@@ -91,7 +91,7 @@ class Trees:
     device: DeviceChoice | None = None
 
     def at_home(self, judged: Judged) -> Judged:
-        """Return a comparison that names the user's own paths, not those of the copy."""
+        """Return a comparison that has the user's own paths, and none of the copy."""
         return replace(
             judged,
             judgements=tuple(

@@ -102,7 +102,7 @@ def _operation_title(judgement: Judgement) -> str:
 
 
 def arm_index(arms: Sequence[str], name: str) -> int:
-    """Return the index of an arm's colour; names beyond those of the page share the last one."""
+    """Return the index of an arm's colour; names that the page lacks share the last one."""
     return arms.index(name) if name in arms else len(arms)
 
 

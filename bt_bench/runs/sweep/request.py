@@ -26,7 +26,7 @@ class SweepRequest:
         spec: cases, operations and plan.
         entries: the variants, in the order of the report.
         environment: as read before the run; of several devices, the first one's.
-        folder: where the results go; may hold those of an interrupted run.
+        folder: where the results go; may hold an interrupted run's.
         command: the command line, for the record.
         native: by variant, whether it uses the helpers in C; see `VariantInfo`.
         division: if the cases are a shard of a sweep, the division of all of them.

@@ -24,7 +24,7 @@ def host_turn(on_round: OnRound) -> Iterator[None]:
     If this process is killed, its turn ends.
 
     Args:
-        on_round: told that this process waits, and for which one.
+        on_round: called when this process waits, and for which one.
     """
     claim = Claim(THING)
     while not claim.take():
