@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bt_bench.analysis import Budget, budgets
 from bt_bench.base import Cell, Table, format_number
+from bt_bench.base.errors import listed
 from bt_bench.report.page.parts import Bar, BarChart, Segment
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import number_cell
@@ -48,6 +49,25 @@ def budget_chart(arms: Arms, case_id: CaseId, where: str = "") -> BarChart | Non
         legend=tuple(_KINDS.items()),
         bars=tuple(bars),
         data=_data(found),
+    )
+
+
+def budget_sentence(arms: Arms, case_id: CaseId) -> str | None:
+    """Say which share of a step of one case is the host's, per variant; `None` without budgets."""
+    shares = []
+    for arm in arms.all:
+        case = arm.ok_case(case_id)
+        found = () if case is None else budgets(case, arm.result.calibration_of(case.part))
+        if found:
+            least = min(found, key=lambda each: each.step_us)
+            percent = 100 * least.host_us / least.step_us
+            share = f"{format_number(percent, 2)} % of {format_number(least.step_us, 3)} µs"
+            shares.append(f"{share} with {arm.name}")
+    if not shares:
+        return None
+    return (
+        f"Where the time goes, on an idle GPU ({case_id.case}): until the call returns, the host "
+        f"takes {listed(shares)}."
     )
 
 

@@ -207,6 +207,7 @@ class Page:
         title: the title, one line.
         answer: the sentences that answer who won, by how much, and how sure.
         warnings: reasons to doubt all of it, shown before anything else.
+        remarks: conditions to know before the pictures are read, shown after the answer.
         sections: what follows.
         cases: the cases to open.
         arms: names of the arms, in the order of their colours.
@@ -216,6 +217,7 @@ class Page:
     title: str
     answer: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     sections: tuple[PageSection, ...] = ()
     cases: tuple[CasePart, ...] = ()
     arms: tuple[str, ...] = ()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bt_bench.analysis import Judgement
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.base import Cell, Interval, Table, format_factors
+from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
 from bt_bench.report.axis import axis_of, speed_up_of
 from bt_bench.report.page.grid import operation_title
@@ -22,17 +25,18 @@ _TITLES = {
     "Graph event": "a replayed graph, by events",
     "Host jit": "host time of Triton's call",
 }
+_IDLE = _TITLES["Step"]
+_ANSWERS = {
+    _TITLES["Busy hot"]: "on a busy one with warm L2",
+    _TITLES["Busy cold"]: "on a busy one with cold L2",
+    _TITLES["Graph"]: "in a replayed graph",
+}
 
 
 def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
     """Draw each variant's range of speed-ups in each regime; `None` if only one was measured."""
     names = [arm.name for arm in arms.all]
-    by_regime: dict[str, dict[str, list[float]]] = {}
-    for title, series in REGIMES.items():
-        for judgement in _judgements(arms, operation, metric_of(series).name):
-            if (found := speed_up_of(judgement)) is not None:
-                of_regime = by_regime.setdefault(_TITLES[title], {})
-                of_regime.setdefault(judgement.other, []).append(found.point)
+    by_regime = _points(arms, operation)
     if len(by_regime) < 2:
         return None
     axis = axis_of(
@@ -49,9 +53,7 @@ def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
         for name, points in by_arm.items():
             low, middle, high = min(points), median(points), max(points)
             texts = format_factors(middle, low, high)
-            text = (
-                f"{texts[0]} × ({texts[1]} to {texts[2]})" if len(points) > 1 else f"{texts[0]} ×"
-            )
+            text = _range_text(points)
             place = Interval(*map(axis.at, (low, middle, high)))
             marks.append(Mark(name, arm_index(names, name), place, text))
             rows.append((Cell(regime), Cell(name), *map(Cell, texts)))
@@ -69,6 +71,47 @@ def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
         ticks=axis.ticks(),
         data=Table(("Regime", "Variant", "Median", "Worst", "Best"), tuple(rows), 2),
     )
+
+
+def regime_sentence(arms: Arms, operation: Operation) -> str | None:
+    """Say how far the speed-up of the fastest variant carries over to other regimes.
+
+    The fastest is the one with the largest median in a step on an idle GPU. Returns `None` if no
+    other regime was measured.
+    """
+    by_regime = _points(arms, operation)
+    idle = by_regime.pop(_IDLE, {})
+    others = {regime: points for regime, points in by_regime.items() if regime in _ANSWERS and idle}
+    if not others:
+        return None
+    name = max(idle, key=lambda each: median(idle[each]))
+    carried = [
+        f"{_range_text(points[name])} {_ANSWERS[regime]}"
+        for regime, points in others.items()
+        if name in points
+    ]
+    if not carried:
+        return None
+    return (
+        f"What would change it: {name} is {_range_text(idle[name])} as fast in {_IDLE}, "
+        f"{listed(carried)}. Range over the cases in brackets."
+    )
+
+
+def _points(arms: Arms, operation: Operation) -> dict[str, dict[str, list[float]]]:
+    """Return the speed-ups of all cases by regime and variant, those that were measured."""
+    by_regime: dict[str, dict[str, list[float]]] = {}
+    for title, series in REGIMES.items():
+        for judgement in _judgements(arms, operation, metric_of(series).name):
+            if (found := speed_up_of(judgement)) is not None:
+                of_regime = by_regime.setdefault(_TITLES[title], {})
+                of_regime.setdefault(judgement.other, []).append(found.point)
+    return by_regime
+
+
+def _range_text(points: Sequence[float]) -> str:
+    middle, low, high = format_factors(median(points), min(points), max(points))
+    return f"{middle} × ({low} to {high})" if len(points) > 1 else f"{middle} ×"
 
 
 def _judgements(arms: Arms, operation: Operation, *metrics: str) -> list[Judgement]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bt_bench.analysis import crash_text
+from bt_bench.analysis import Rules, crash_text
 from bt_bench.base import Block, Bullets, Cell, Section, Table
 from bt_bench.base.names import Operation
-from bt_bench.report.page.bars import budget_chart
+from bt_bench.report.page.bars import budget_chart, budget_sentence
 from bt_bench.report.page.cases import case_part
 from bt_bench.report.page.grid import judged_grid, operation_title
 from bt_bench.report.page.parts import (
@@ -21,12 +21,12 @@ from bt_bench.report.page.parts import (
     Page,
     PageSection,
 )
-from bt_bench.report.page.regimes import regime_chart
+from bt_bench.report.page.regimes import regime_chart, regime_sentence
 from bt_bench.report.page.samples import MOST_SAMPLES, count_samples
 from bt_bench.report.page.scaling import scaling_charts
 from bt_bench.report.page.speed_ups import metric_heading, primary_groups, speed_up_chart
 from bt_bench.report.run.advice import advice
-from bt_bench.report.run.arranged import Arms, primary_series
+from bt_bench.report.run.arranged import Arms, CaseId, primary_series
 from bt_bench.report.run.brief import brief_title, failure_texts, missed_texts, summaries
 from bt_bench.report.run.brief_tables import launch_text
 from bt_bench.report.run.cells import launch_cell, no_case_cell, time_of
@@ -44,6 +44,10 @@ from bt_bench.results import (
 
 _MOST_WITH_CHARTS = 300  # cases that have charts of their own; more would take megabytes
 _NOTHING = "No speed-up can be shown: "
+_LAUNCH_PATHS = (
+    "Ways of launching: jit is Triton's own call, compiled the handle of a compiled kernel, direct "
+    "the driver's cuLaunchKernel, and graph a replayed CUDA graph."
+)
 
 
 def run_page(arms: Arms, planned_cases: int | None = None) -> Page:
@@ -61,6 +65,7 @@ def run_page(arms: Arms, planned_cases: int | None = None) -> Page:
         title=brief_title(arms, partial=partial),
         answer=answer,
         warnings=tuple(_warnings(arms, planned_cases if partial else None, partial=partial)),
+        remarks=tuple(_remarks(arms)),
         sections=(
             PageSection("Who is faster, by how much, how sure", tuple(_pictures(arms))),
             PageSection("Where the time goes", tuple(_where(arms))),
@@ -85,6 +90,10 @@ def _answer(arms: Arms) -> Iterator[str]:
         ]
         yield f"{section.title}:"
         yield from sentences
+    for operation in _operations(arms)[:1]:
+        middle = _middle_case(arms, operation)
+        yield from filter(None, (middle and budget_sentence(arms, middle),))
+        yield from filter(None, (regime_sentence(arms, operation),))
     if arms.on_cpu:  # without times, launches are the answer
         for operation in _operations(arms):
             if launches := launch_text(arms, operation):
@@ -99,9 +108,12 @@ def _warnings(arms: Arms, planned_cases: int | None, *, partial: bool) -> Iterat
     if not arms.others:
         yield f"Only {arms.baseline.name} was measured: there is nothing to compare it with."
     yield from failure_texts(arms)
-    yield from missed_texts(arms)
     for arm in arms.all:
         yield from (f"{arm.name}, crash: {crash_text(crash)}" for crash in arm.result.crashes)
+
+
+def _remarks(arms: Arms) -> Iterator[str]:
+    yield from missed_texts(arms)
     environment = arms.baseline.result.environment
     yield from condition_texts(environment.conditions)
     yield from fallback_texts(environment.helpers)
@@ -115,6 +127,13 @@ def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
         groups = [group for group in groups if group.is_resolved]
     charts = [chart for group in groups if (chart := speed_up_chart(group, names)) is not None]
     yield from charts
+    if charts and not arms.on_cpu:
+        percent = 100 * Rules().alpha
+        yield (
+            "How sure: intervals are corrected for the number of tests. The chance of any false "
+            f"SLOWER among the primary metrics of a variant is at most {percent:g} %, and so is "
+            "that of any false FASTER."
+        )
     if not charts:
         if not arms.others:
             yield f"{_NOTHING}one variant alone was measured."
@@ -126,27 +145,31 @@ def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
 
 def _where(arms: Arms) -> Iterator[BarChart | str]:
     """Yield the budget of one case of each operation: the one with the middle step time."""
-    shown = False
+    charts = {}
     for operation in _operations(arms):
-        times = {
-            case_id: time_us
-            for case_id in arms.cases_of(operation)
-            if (time_us := arms.baseline.typical_us(case_id, series_of(Quantity.STEP_US)))
-            is not None
-        }
-        if not times:
-            continue
-        middle = sorted(times, key=lambda case_id: times[case_id])[len(times) // 2]
-        title = f": {operation_title(operation)}, {middle.case}"
-        if (chart := budget_chart(arms, middle, title)) is not None:
-            shown = True
-            yield chart
-            if bound := work_text(arms, operation):
-                yield f"{operation_title(operation)}: {bound}"
-    if shown:
-        yield "The middle case of each operation by its step time; every other case has its own."
-    else:
+        middle = _middle_case(arms, operation)
+        title = middle and f": {operation_title(operation)}, {middle.case}"
+        if middle and title and (chart := budget_chart(arms, middle, title)) is not None:
+            charts[operation] = chart
+    if not charts:
         yield "No budget of a step: it takes host, device and step times, which need a GPU."
+        return
+    yield "The middle case of each operation by its step time; every other case has its own."
+    for operation, chart in charts.items():
+        yield chart
+        if bound := work_text(arms, operation):
+            yield f"{operation_title(operation)}: {bound}"
+    yield _LAUNCH_PATHS
+
+
+def _middle_case(arms: Arms, operation: Operation) -> CaseId | None:
+    """Return the case of an operation with the middle step time; `None` if none has any."""
+    times = {
+        case_id: time_us
+        for case_id in arms.cases_of(operation)
+        if (time_us := arms.baseline.typical_us(case_id, series_of(Quantity.STEP_US))) is not None
+    }
+    return sorted(times, key=lambda case_id: times[case_id])[len(times) // 2] if times else None
 
 
 def _operations(arms: Arms) -> list[Operation]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from support import scenarios
 from support.factories import (
+    make_calibration,
     make_case,
     make_environment,
     make_failed_case,
+    make_launches,
     make_result,
     make_workload,
 )
@@ -20,7 +22,8 @@ from bt_bench.report.run import arranged
 from bt_bench.report.run.arranged import arrange
 from bt_bench.results import CaseResult, RunFolder, SuiteInfo, VariantResult, metric_of, read_run
 from bt_bench.results.files.writing import write_result
-from bt_bench.results.run.nouns import Quantity
+from bt_bench.results.run.nouns import Load, Method, Quantity
+from bt_bench.results.run.series import series_of
 from bt_bench.results.run.suites import OperationInfo
 from bt_bench.suites.block_tables import operations as ops
 
@@ -46,6 +49,32 @@ def test_it_answers_first_then_shows_pictures_then_all_cases():
     assert "speed-up/step/gpu_us" in page.charts
     assert page.links == ["#case-0"]
     assert "2.00 ×" in page.text
+
+
+def test_the_answer_has_where_the_time_goes_and_how_it_changes_on_a_busy_gpu():
+    def case(step_us: float, host_us: float, busy_us: float) -> CaseResult:
+        times = {
+            series_of(Quantity.STEP_US): step_us,
+            series_of(Quantity.HOST_US): host_us,
+            series_of(Quantity.LAST_US): 2.0,
+            series_of(Quantity.EVENT_US, load=Load.BUSY): busy_us,
+        }
+        samples = {
+            each: [[us + index % 3 / 100] for index in range(24)] for each, us in times.items()
+        }
+        return make_case("small", ops.STEP, samples, launches=make_launches(["gather"]))
+
+    lag = make_calibration({"null_step": [12.0], "null_host": [3.0]}, {Method.PROFILER: 0.5})
+    page = read(
+        [
+            make_result("baseline", [case(100, 80, 12)], calibration=lag),
+            make_result("fused", [case(20, 10, 6)], calibration=lag),
+        ]
+    )
+    assert "the host takes 80 % of 100 µs with baseline and 50 % of 20.0 µs with fused" in page.text
+    said = "fused is 5.00 × as fast in a step on an idle GPU, 2.00 × on a busy one with warm L2"
+    assert said in page.text
+    assert page.text.index(said) < page.text.index("Who is faster")
 
 
 def test_one_variant_has_times_and_no_changes():
