@@ -12,6 +12,7 @@ from support.committed import ORIGIN
 from support.factories import make_case, make_result
 from support.refusals import refused
 
+from bt_bench.analysis.compare import one_run
 from bt_bench.results import RunFolder
 from bt_bench.results.files.writing import write_result
 from bt_bench.results.run.nouns import Quantity
@@ -68,6 +69,23 @@ def test_every_format_goes_where_it_is_asked_to(small, tmp_path):
     assert tables.read_text(encoding="utf-8").startswith("# ")
     assert not (small / "report.html").exists()
     assert run("report", small, "--format", "html=-").out == page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "formats"), [("report", ("html", "md", "pr", "json")), ("show", ())]
+)
+def test_each_comparison_is_judged_once(small, command, formats, monkeypatch):
+    judged = []
+    judge = one_run.judge
+
+    def counted(matchups, *others):
+        judged.append([each.other.label for each in matchups])
+        return judge(matchups, *others)
+
+    monkeypatch.setattr(one_run, "judge", counted)
+    given = [f"--format={name}={small / name}" for name in formats]
+    assert run(command, small, *given).code == 0
+    assert judged == [["fused"]]
 
 
 def test_the_page_of_two_runs_needs_a_place(tmp_path):

@@ -16,6 +16,9 @@ from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.parts import BarChart, Grid, IntervalChart, LineChart, Page, Picture
 
 _ASSETS = files("bt_bench.report.page") / "assets"
+MOST_ROWS = 300
+"""Rows of the large table that are laid out at once: browsers take seconds for thousands."""
+
 _LONGEST = 160  # characters of a name; longer ones are cut, except in the details of a case
 
 
@@ -50,6 +53,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
+    environment.globals["most_rows"] = MOST_ROWS
     environment.filters["short"] = _short
     environment.filters["percent"] = _percent
     environment.filters["kind"] = _kind

@@ -21,7 +21,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.results.files.folders import RunFolder
 from bt_bench.results.files.invalid import repeated_key
 from bt_bench.results.files.journals import has_journal
-from bt_bench.results.files.parsing import CaseParser
+from bt_bench.results.files.parsing import CaseParser, KnownTexts
 from bt_bench.results.files.reading import read_result
 from bt_bench.results.files.writing import result_chunks, write_result
 from bt_bench.results.run.nouns import Status
@@ -34,6 +34,7 @@ _NO_CASES = b"]"
 _INDENT = 4
 _PART = re.compile(rb'"part":(?:null|(\d+))\}$')
 _MOST_OPEN = 128  # files; systems often allow 1024
+_MOST_KNOWN = 64  # texts of a field: memory must not grow with cases
 
 
 class _OtherForm(Exception):  # noqa: N818  # never leaves this file
@@ -238,7 +239,7 @@ def _places(lined: LinedResult, keys: Sequence[str]) -> CasePlaces:
     numbers = {key: number for number, key in enumerate(keys)}
     places = array("Q", bytes(16 * len(keys)))
     statuses: dict[Status, int] = {}
-    parser = CaseParser(context_of(header.suite))
+    parser = CaseParser(context_of(header.suite), KnownTexts(_MOST_KNOWN))
     with no_collection(collect_first=False):
         for index, (offset, line) in enumerate(_lines(lined.path)):
             try:

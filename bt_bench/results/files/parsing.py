@@ -40,9 +40,14 @@ class _Unfit(Exception):  # noqa: N818  # never leaves this file
 
 
 class KnownTexts:
-    """The texts of fields that were read, with their values; it may serve all files of a run."""
+    """The texts of fields that were read, with their values; it may serve all files of a run.
 
-    def __init__(self) -> None:
+    Args:
+        most: texts of a field that are kept.
+    """
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._most = most
         self._of_field: dict[_Validate, dict[bytes, tuple[Any, int]]] = defaultdict(dict)
 
     def read(self, validate: _Validate, text: bytes) -> tuple[Any, int]:
@@ -58,7 +63,7 @@ class KnownTexts:
         known = self._of_field[validate]
         found = known.get(text)
         if found is None:
-            if len(known) >= MOST_KNOWN:
+            if len(known) >= self._most:
                 known.clear()
             known[text] = found = _read(validate, text, {})
         return found

@@ -31,6 +31,7 @@ from bt_bench.report.page.parts import (
     Segment,
     Tick,
 )
+from bt_bench.report.page.rendering import MOST_ROWS
 from bt_bench.report.run.arranged import arrange
 from bt_bench.results import VariantResult
 from bt_bench.results.run.nouns import Quantity
@@ -89,6 +90,17 @@ def page_of(name: str) -> Page:
         arms=(name,),
         footer=(name,),
     )
+
+
+def test_rows_that_are_not_laid_out_at_once_are_in_the_page():
+    rows = tuple((GridCell(f"row {number}", link=f"to-{number}"),) for number in range(2_001))
+    grid = Grid("All", "all", (GridColumn("Case"),), rows)
+    html = render_page(Page("title", (), sections=(PageSection("", (grid,)),)))
+    laid_out, rest = html.split('<noscript id="rest">')
+    assert laid_out.count("row ") == MOST_ROWS < 1_000
+    assert rest.count("row ") == len(rows) - MOST_ROWS
+    assert f'data-left="{len(rows) - MOST_ROWS}"' in laid_out
+    assert "noscript" not in render_page(page_of("few"))
 
 
 @given(texts)

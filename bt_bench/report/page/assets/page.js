@@ -3,6 +3,37 @@
   const table = document.getElementById("grid");
   const filter = document.getElementById("filter");
   const shown = document.getElementById("shown");
+  // Rows beyond the first ones are a text until they are needed: a browser lays out few at a time.
+  const more = document.getElementById("more");
+  const rest = document.getElementById("rest");
+  let rows = table ? [...table.tBodies[0].rows] : [];
+  const portion = more ? rows.length : Infinity;
+  let most = portion;
+  const allRows = () => {
+    if (rest?.isConnected) {
+      const holder = document.createElement("template");
+      holder.innerHTML = rest.textContent;
+      rows.push(...holder.content.querySelectorAll("tbody > tr"));
+      rest.remove();
+    }
+    return rows;
+  };
+  const texts = new WeakMap();
+  const textOf = (row) => {
+    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+    return texts.get(row);
+  };
+  const offer = (left) => {
+    more.hidden = left <= 0;
+    more.textContent = `Show ${Math.min(left, portion)} more rows of ${left}`;
+  };
+  const show = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const matching = allRows().filter((row) => words.every((word) => textOf(row).includes(word)));
+    table.tBodies[0].replaceChildren(...matching.slice(0, most));
+    shown.textContent = words.length ? `${matching.length} of ${rows.length} rows` : "";
+    if (more) offer(matching.length - most);
+  };
   const keyOf = (row, column) => {
     const text = row.cells[column].textContent.trim().toLowerCase();
     const number = row.cells[column].className === "n" ? parseFloat(text) : NaN;
@@ -17,29 +48,37 @@
     const up = heading.getAttribute("aria-sort") !== "ascending";
     for (const other of table.tHead.rows[0].cells) other.setAttribute("aria-sort", "none");
     heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const rows = [...table.tBodies[0].rows].map((row) => [keyOf(row, column), row]);
-    rows.sort(([a], [b]) => {
+    const keys = allRows().map((row) => [keyOf(row, column), row]);
+    keys.sort(([a], [b]) => {
       if (typeof a !== typeof b) return compare(a, b);
       return up ? compare(a, b) : compare(b, a);
     });
-    table.tBodies[0].append(...rows.map(([, row]) => row));
+    rows = keys.map(([, row]) => row);
+    show();
   };
   if (table) {
     [...table.tHead.rows[0].cells].forEach((heading, column) => {
       heading.querySelector("button").addEventListener("click", () => sort(heading, column));
     });
   }
-  if (filter) {
+  if (table) {
     filter.addEventListener("input", () => {
-      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let count = 0;
-      for (const row of table.tBodies[0].rows) {
-        const text = row.textContent.toLowerCase();
-        row.hidden = !words.every((word) => text.includes(word));
-        count += !row.hidden;
-      }
-      shown.textContent = words.length ? `${count} of ${table.tBodies[0].rows.length} rows` : "";
+      most = portion;
+      show();
     });
+    for (const [event, count] of [["beforeprint", Infinity], ["afterprint", portion]]) {
+      addEventListener(event, () => {
+        most = count;
+        show();
+      });
+    }
+  }
+  if (more) {
+    more.addEventListener("click", () => {
+      most += portion;
+      show();
+    });
+    offer(Number(more.dataset.left));
   }
 
   // The library of charts is unpacked when the first case is opened.
