@@ -66,8 +66,7 @@ def budget_sentence(arms: Arms, case_id: CaseId) -> str | None:
     if not shares:
         return None
     return (
-        f"Where the time goes, on an idle GPU ({case_id.case}): until the call returns, the host "
-        f"takes {listed(shares)}."
+        f"On an idle GPU ({case_id.case}) the host takes {listed(shares)}, until the call returns."
     )
 
 

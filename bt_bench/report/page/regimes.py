@@ -93,8 +93,8 @@ def regime_sentence(arms: Arms, operation: Operation) -> str | None:
     if not carried:
         return None
     return (
-        f"What would change it: {name} is {_range_text(idle[name])} as fast in {_IDLE}, "
-        f"{listed(carried)}. Range over the cases in brackets."
+        f"{name} is {_range_text(idle[name])} as fast in {_IDLE}, {listed(carried)}: "
+        "median, and range over the cases."
     )
 
 

@@ -92,8 +92,10 @@ def _answer(arms: Arms) -> Iterator[str]:
         yield from sentences
     for operation in _operations(arms)[:1]:
         middle = _middle_case(arms, operation)
-        yield from filter(None, (middle and budget_sentence(arms, middle),))
-        yield from filter(None, (regime_sentence(arms, operation),))
+        found = (middle and budget_sentence(arms, middle), regime_sentence(arms, operation))
+        if any(found):
+            yield f"{operation_title(operation)}: where its time goes, and what changes that:"
+            yield from filter(None, found)
     if arms.on_cpu:  # without times, launches are the answer
         for operation in _operations(arms):
             if launches := launch_text(arms, operation):
