@@ -48,6 +48,7 @@ from bt_bench.analysis.judging import (
     overall_ratios,
     settled,
 )
+from bt_bench.analysis.lottery import lottery_apart, lottery_figures
 from bt_bench.analysis.plain_copy import PlainCopy
 from bt_bench.analysis.power import (
     DEFAULT_DETECT,

@@ -302,7 +302,7 @@ def _detail(entry: Entry, verdict: Verdict, evidence: Evidence) -> str:
     if verdict is Verdict.INCONCLUSIVE:
         return (
             f"{100 * change:+.1f} % may be within or beyond {limit}{counted}{after}; "
-            f"{_found_text(entry, evidence)}{_doubts(evidence)}"
+            f"{_found_text(entry, evidence)}{_doubts(entry, evidence)}"
         )
     word = "slower" if verdict is Verdict.SLOWER else "faster"
     return f"{word} by {format_share(abs(change))}, beyond {limit}{counted}{after}"
@@ -318,7 +318,7 @@ def _found_text(entry: Entry, evidence: Evidence) -> str:
     return f"a slowdown of {format_share(found)} ({amount}) would have been found"
 
 
-def _doubts(evidence: Evidence) -> str:
+def _doubts(entry: Entry, evidence: Evidence) -> str:
     """Return doubts about the estimate beyond its standard error, if they matter."""
     systematic, doubts = evidence.systematic, ""
     if (systematic.copies or 0.0) > evidence.margin.share:
@@ -327,5 +327,6 @@ def _doubts(evidence: Evidence) -> str:
     slower, faster = 100 * math.expm1(systematic.slowed), -100 * math.expm1(-systematic.sped)
     may = [f"{slower:.0f} % slower"] * (slower >= 1) + [f"{faster:.0f} % faster"] * (faster >= 1)
     if may:
-        doubts += f"; the host may have made it {' or '.join(may)}"
+        what = "the other GPU" if entry.metric.is_of_device else "the host"
+        doubts += f"; {what} may have made it {' or '.join(may)}"
     return doubts

@@ -101,8 +101,8 @@ class Systematic:
 
     Args:
         copies: three times the difference of unchanged code, as a share; `None` without a control.
-        slowed: by how much the host may have made the other side slower between two runs, on the
-            log scale.
+        slowed: by how much the host, or another GPU, may have made the other side slower between
+            two runs, on the log scale.
         sped: by how much it may have made it faster, likewise.
     """
 

@@ -12,6 +12,8 @@ import typer
 from bt_bench.base.errors import ExitCode, UsageError
 from bt_bench.base.names import DeviceChoice
 from bt_bench.cli.exits import say
+from bt_bench.cli.gpus import chosen_gpus
+from bt_bench.cli.lottery import show_lottery
 from bt_bench.cli.options import JsonOption, device_option, print_json
 
 if TYPE_CHECKING:
@@ -35,6 +37,16 @@ def calibrate(
             default="cuda",
         ),
     ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            "--gpus",
+            metavar="GPUS",
+            help="Calibrate these GPUs one after the other, with as many samples as a sweep takes, "
+            "and show by how much they differ: all, or indices and UUIDs, such as 0,2.",
+            show_default="the one of --device",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Show how far each measurement is from the truth on this machine.
@@ -47,6 +59,7 @@ def calibrate(
     - `bt-bench calibrate`
     - `bt-bench calibrate --quick`
     - `bt-bench calibrate --out calibration.json`
+    - `bt-bench calibrate --gpus all`
     """
     from bt_bench.analysis import device_name, judge_promises
     from bt_bench.report import calibration_document, print_document
@@ -55,6 +68,8 @@ def calibrate(
 
     if out is not None:
         _check_new_file(out)
+    if gpus is not None:
+        return show_lottery(chosen_gpus(gpus, device), out, as_json)
     choice = device or "cuda"
     say("calibrating, which loads torch first and takes some seconds")
     kind = choose_device(choice)

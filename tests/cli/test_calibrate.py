@@ -9,9 +9,10 @@ import pytest
 from support.calibrations import make_calibration, make_host_calibration
 from support.commands import run
 from support.factories import make_environment
+from support.fake_gpus import environment_of
 from support.refusals import refused
 
-from bt_bench.results.run.calibration import Calibration, LaunchChain
+from bt_bench.results.run.calibration import Calibration, LaunchChain, PlainCopies
 from bt_bench.worker.measuring.calibration import calibrate as measuring
 
 
@@ -114,3 +115,43 @@ def test_where_something_makes_times_false_nothing_is_measured(on_host):
     finally:
         tracemalloc.stop()
     assert "tracemalloc is on: each allocation is recorded, so host times are longer" in said
+
+
+def test_the_lottery_of_several_gpus(monkeypatch, tmp_path):
+    """The second one is 4 % slower in its longest copy, and its host launches faster."""
+    from bt_bench.cli import lottery
+
+    def calibrated(device):
+        slow = device == "cuda:2"
+        copies = PlainCopies(moved_bytes=[1024, 1 << 20], samples=[[0.8], [100.0 + 4 * slow]])
+        environment = environment_of(f"{device[-1]}abc1234-0", "NVIDIA H200")
+        calibration = make_calibration(copies=copies)
+        figures = [
+            each.model_copy(update={"samples": [4.0 - slow]}) if each.name == "null_host" else each
+            for each in calibration.figures
+        ]
+        return environment, calibration.model_copy(update={"figures": figures})
+
+    monkeypatch.setattr(lottery, "_calibrated", calibrated)
+    out = tmp_path / "lottery.json"
+    outcome = run("calibrate", "--gpus", "0,2", "--out", out)
+    assert outcome.code == 0, outcome.err
+    text = " ".join(outcome.out.split())
+    assert "Copies on these GPUs differ by up to 4 %." in text
+    assert "Medians in µs GPU-0abc1234 GPU-2abc1234 apart" in text
+    assert "An empty kernel, host_us 4.000 3.000 33.3 %" in text
+    assert "A copy that moves 1.000 MiB, gpu_us 100.0 104.0 4 %" in text
+    document = json.loads(out.read_text())
+    assert document["apart"]["copy_1048576_bytes"] == pytest.approx(0.04)
+    assert [each["environment"]["gpus"][0]["uuid"][0] for each in document["gpus"]] == ["0", "2"]
+
+
+def test_several_devices_without_a_gpu_have_no_lottery(monkeypatch):
+    from bt_bench.cli import lottery
+
+    found = make_environment("cpu"), make_host_calibration(0.17)
+    monkeypatch.setattr(lottery, "_calibrated", lambda device: found)
+    outcome = run("calibrate", "--gpus", "one,two", "--device", "cpu")
+    assert "No GPU, so there is no lottery." in outcome.out
+    assert "not as promised: cpu: the harness adds less than 0.1 µs to host times" in outcome.err
+    assert outcome.code == 5

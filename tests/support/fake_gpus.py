@@ -119,13 +119,16 @@ def serve(connection, block, setup) -> None:
 
 @contextmanager
 def witnessed(file: IO[str], folder: Path) -> Iterator[None]:
-    """Notes it if another process is in such a block at the same time."""
+    """Notes it if another process is in such a block at the same time.
+
+    By `lockf`, as claims: the kernel gives a `flock` of a killed process back a little later.
+    """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         note(folder / VIOLATIONS, f"{file.name} {os.getpid()}")
     yield
-    fcntl.flock(file, fcntl.LOCK_UN)
+    fcntl.lockf(file, fcntl.LOCK_UN)
 
 
 def note(path: Path, line: str) -> None:

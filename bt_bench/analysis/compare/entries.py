@@ -13,6 +13,7 @@ from bt_bench.analysis.compare.exact import Count, counts
 from bt_bench.analysis.compare.pairing import match_cases, why_missing
 from bt_bench.analysis.crosscheck import crosschecks_of, disagreements, intercept_us
 from bt_bench.analysis.judging import Entry, Settled, exact
+from bt_bench.analysis.lottery import device_lottery
 from bt_bench.analysis.statistics.samples import median
 from bt_bench.analysis.ticks import device_ticks, largest_ticks
 from bt_bench.analysis.verdicts import Cause, Verdict
@@ -80,12 +81,14 @@ class Asked:
         matchup: the two sides.
         question: its answer becomes the entry's outcome; `None` where the outcome is known.
         spread: by how much an unchanged copy differed, as a share; `None` without a control.
+        lottery: by how much device times may differ since they are of two GPUs, on the log scale.
     """
 
     entry: Entry
     matchup: Matchup
     question: Question | None = None
     spread: float | None = None
+    lottery: float = 0.0
 
 
 MOST_NAMED = 5
@@ -116,6 +119,7 @@ class Pairing:
             for place, calibration in parts.items()
             for method in Method
         }
+        self._lotteries: dict[tuple[int | None, ...], float] = {}
         self._ticks = {place: device_ticks(calibration) for place, calibration in parts.items()}
         # Thousands of cases have the same few metrics.
         self._compared: dict[tuple[object, ...], tuple[Metric, bool]] = {}
@@ -265,6 +269,7 @@ class Pairing:
             # Sides of one run have one control, which is more often a copy of the base.
             asked.spread = max(spreads[:1] if self._one_run else spreads, default=None)
             logs = left.instances, right.instances
+            asked.lottery = self._lottery(left.part, right.part)
             asked.question = Question(base, other, *logs, self._one_run, idle)
             return asked
         return self._entry(left, metric, _typical(base), _typical(other), outcome, right)
@@ -279,6 +284,17 @@ class Pairing:
             found = metrics_in_order({name: each.metric for name, each in taken.items()})
             self._ordered[key] = found
         return [*found, *(s for s in sums if left.measured(s) or right.measured(s))]
+
+    def _lottery(self, *parts: int | None) -> float:
+        """Return by how much device times of two parts may differ, since they are of two GPUs."""
+        if parts not in self._lotteries:
+            headers = (side.result.header for side in (self._matchup.base, self._matchup.other))
+            places = [
+                (header.environment_of(part), header.calibration_of(part))
+                for header, part in zip(headers, parts, strict=True)
+            ]
+            self._lotteries[parts] = device_lottery(places[0], places[1])
+        return self._lotteries[parts]
 
     def _counted(self, case: CompactCase, count: Count) -> Asked:
         base, other = count.base, count.other

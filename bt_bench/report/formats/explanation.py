@@ -123,7 +123,7 @@ def _systematic_text(evidence: Evidence) -> str:
         )
     if systematic.slowed or systematic.sped:
         parts += (
-            ", and between the runs the host may have made it slower by "
+            ", and between the runs the host or the GPU may have made it slower by "
             f"{systematic.slowed:.6g} or faster by {systematic.sped:.6g}, as its reference shows"
         )
     return f"systematic: {below:.6g} below and {above:.6g} above, as {parts}"

@@ -62,6 +62,12 @@ class Metric:
     terms: tuple[Metric, ...] = ()
 
     @property
+    def is_of_device(self) -> bool:
+        """Return whether it times kernels alone, which hardly depend on the host."""
+        of_device = (Quantity.GPU_US, Quantity.LAST_US)
+        return self.series is not None and self.series.quantity in of_device
+
+    @property
     def is_part(self) -> bool:
         """Return whether it is part of another time, and is judged only on request."""
         return self.series is not None and self.series.quantity.traits.is_part

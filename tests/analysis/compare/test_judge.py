@@ -14,6 +14,7 @@ from support.factories import (
     make_case,
     make_environment,
     make_failed_case,
+    make_gpu,
     make_launches,
     make_measurement,
     make_result,
@@ -30,6 +31,7 @@ from bt_bench.analysis.verdicts import NO_SYSTEMATIC, Cause, Judged, Judgement, 
 from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats import FORMATS
 from bt_bench.results.files.compact import compacted
+from bt_bench.results.run.calibration import PlainCopies
 from bt_bench.results.run.case import CaseResult, CompiledKernel, ControlSpread
 from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.results.run.nouns import LaunchPath, Load, Method, Quantity, ReasonCode, Status
@@ -300,6 +302,37 @@ def test_without_a_reference_the_machine_may_account_for_a_lot(by: float) -> Non
     assert doubtful.verdict is Verdict.INCONCLUSIVE
     assert "the host may have made it 300 % slower or 75 % faster" in doubtful.detail
     assert certain.verdict is (Verdict.SLOWER if by > 1 else Verdict.FASTER)
+
+
+@pytest.mark.parametrize(
+    ("uuids", "factor", "verdict"),
+    [
+        (("aa", "aa"), 1.1, Verdict.SLOWER),
+        (("aa", None), 1.1, Verdict.SLOWER),
+        (("aa", "bb"), 1.0, Verdict.SLOWER),
+        (("aa", "bb"), 1.1, Verdict.INCONCLUSIVE),
+        (("aa", "bb"), 1 / 1.1, Verdict.INCONCLUSIVE),
+        (("aa", "bb"), None, Verdict.SLOWER),
+    ],
+)
+def test_times_of_two_gpus_differ_only_beyond_their_lottery(uuids, factor, verdict) -> None:
+    """One is 8 % slower; copies on it take `factor` times as long."""
+    gpu = series_of(Quantity.GPU_US)
+    base, other = (make_case(samples={gpu: noisy(9.0 * by, seed)}) for by, seed in
+                   ((1, 1), (1.08, 2)))  # fmt: skip
+    results = []
+    for case, uuid, by in ((base, uuids[0], 1.0), (other, uuids[1], factor)):
+        gpus = [make_gpu().model_copy(update={"uuid": uuid})]
+        samples = None if by is None else [[5.0 * by] * 3, [60.0] * 3]
+        copies = samples and PlainCopies(moved_bytes=[100, 10_000], samples=samples)
+        calibration = make_calibration({"null_gpu": [1.0]}).model_copy(update={"copies": copies})
+        name = "baseline" if case is base else "fused"
+        fields = {"environment": make_environment(gpus=gpus), "calibration": calibration}
+        results.append(make_result(name, [case], run_id=name, **fields))
+    found = only(judge_results(results))
+    assert found.verdict is verdict, found.detail
+    told = "the other GPU may have made it 10 % slower or 9 % faster" in found.detail
+    assert told == (verdict is Verdict.INCONCLUSIVE)
 
 
 def test_times_of_kernels_need_no_reference() -> None:
