@@ -90,7 +90,7 @@ class Trees:
     device: DeviceChoice | None = None
 
     def at_home(self, judged: Judged) -> Judged:
-        """Return a comparison that names the user's own paths, not those of the copy."""
+        """Return a comparison with paths of the user's checkout in place of the copy's."""
         return replace(
             judged,
             judgements=tuple(
