@@ -1,8 +1,8 @@
 """Checkouts of both revisions, side by side in one temporary folder.
 
-The working tree is not measured where it is: code is timed as slower in a folder with a longer
-path, since its process changes to that folder before each sample. So it is checked out as the base
-is, and then given its changes; see `docs/measurement.md`.
+The working tree is not measured where it is: the folder that code runs in moves its times, since
+the process changes to that folder before each sample. So it is checked out as the base is, and then
+given its changes; see `docs/gate-statistics.md`.
 """
 
 from __future__ import annotations

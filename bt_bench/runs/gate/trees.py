@@ -105,7 +105,7 @@ class Tree:
         return f"{self.label}: " + text.replace(f"{self.top}{os.sep}", "")
 
     def at_home(self, text: str) -> str:
-        """Return a message with paths of the user's checkout in place of paths of this copy."""
+        """Return a message with paths of the user's checkout in place of this copy's."""
         return text.replace(str(self.top), str(self.location.top))
 
 
