@@ -210,13 +210,12 @@ def lines_of(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_kills_at_random_moments_lose_nothing_and_repeat_nothing(sweep, tmp_path, seed):
+def test_kills_at_random_moments_lose_nothing_and_repeat_nothing(sweep, tmp_path):
     """A worker is killed at most once while it measures a case: twice would blame a variant."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     killed, seen = 0, 0
     process = start(tmp_path, COUNT)
-    deadline = time.monotonic() + 500
+    deadline = time.monotonic() + 1800  # for what hangs
     while time.monotonic() < deadline:
         time.sleep(rng.uniform(0, 0.2))
         begun = lines_of(tmp_path / BEGUN)
