@@ -1,6 +1,6 @@
 """Parsing of cases, which reads once what they have in common.
 
-Most of a case's text is in other cases, too: its workload with other variants, its kernels,
+Most of a case's text is in other cases, too: its workload in cases of other variants, its kernels,
 rounds and series in nearly all. So the text is split into the fields of a few models. A field's
 text that was read before is not read again, and cases share its value, which is immutable. Samples
 go into arrays. A text that cannot be read so is left to pydantic, which also says why it is wrong.
@@ -116,7 +116,7 @@ class _Form:
 
 
 class _Pass:
-    """The reading of one case; `colons` counts the parts that were read."""
+    """The reading of one case; `colons` counts the colons of all parts that were read."""
 
     def __init__(self, known: KnownTexts, context: dict[str, object]) -> None:
         self.colons = 0
