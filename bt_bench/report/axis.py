@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from bt_bench.analysis import Judgement
 from bt_bench.base import Interval, Tick
 
-_NARROWEST = 1.25  # the factor that an axis spans at least, to each side that has figures
+_NARROWEST = 1.1  # the factor that an axis spans at least, to each side that has figures
 _FACTORS: tuple[tuple[float, ...], ...] = (
+    (1.02, 1.05, 1.1),
     (1.05, 1.1, 1.2, 1.3, 1.5),
     (1.1, 1.25, 1.5, 2.0),
     (1.25, 1.5, 2.0, 3.0),

@@ -30,3 +30,9 @@ def test_equal_factors_are_equally_far_apart():
 def test_a_value_beyond_its_ends_is_shown_at_them():
     axis = axis_of([SpeedUp(0.5, 1, 2)])
     assert (axis.at(1e-9), axis.at(1e9)) == (0, 1)
+
+
+def test_a_change_of_a_percent_is_seen():
+    axis = axis_of([SpeedUp(0.99, 1, 1.01)])
+    assert axis.at(1.01) - axis.at(0.99) > 0.1
+    assert [tick.text for tick in axis.ticks()] == ["0.909 ×", "0.952 ×", "1 ×", "1.05 ×", "1.1 ×"]

@@ -12,6 +12,7 @@ from bt_bench.report.page.parts import Line, LineChart
 
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 38
+_DIGIT = 7  # the width of one, at most
 _TICK_STEPS = (1, 2, 5)
 _MOST_TICKS = 6
 
@@ -88,7 +89,9 @@ def _axes(x: _Scale, y: _Scale, across: str, up: str) -> Iterator[Markup]:
     bottom = _HEIGHT - _BOTTOM
     for value in x.ticks():
         yield _path("grid", f"M{x.at(value):.1f} {_TOP}V{bottom}")
-        yield _text(x.at(value), bottom + 14, _number(value), "middle")
+        text = _number(value)
+        beyond = x.at(value) + _DIGIT * len(text) / 2 > _WIDTH
+        yield _text(x.at(value), bottom + 14, text, "end" if beyond else "middle")
     for value in y.ticks():
         yield _path("grid", f"M{_LEFT} {y.at(value):.1f}H{_WIDTH - _RIGHT}")
         yield _text(_LEFT - 4, y.at(value) + 4, _number(value), "end")

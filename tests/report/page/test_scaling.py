@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from support.factories import make_case, make_result, make_workload
 
 from bt_bench.report.page.drawing import line_drawing
@@ -49,3 +52,11 @@ def test_many_cases_become_medians_of_bins():
 
 def test_two_sizes_are_too_few_for_a_line():
     assert not [*scaling_charts(arms_of(2), ops.STEP)]
+
+
+def test_the_last_tick_is_not_cut_off():
+    (chart,) = scaling_charts(arms_of(4), ops.STEP)
+    points = tuple((x * 250_000, y) for x, y in chart.lines[0].points)
+    wide = replace(chart, lines=(replace(chart.lines[0], points=points),))
+    assert re.search(r'text-anchor="end">1,000,000<', line_drawing(wide))
+    assert 'text-anchor="end">4<' not in line_drawing(chart)
