@@ -98,6 +98,8 @@ METHODS = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("num_reqs", SIZES)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_wide_batches_fill_the_callers_buffers(name, num_reqs, device):

@@ -86,6 +86,8 @@ PLUGIN = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     # What is imported in place of something that is installed, if it is there, and as a plugin.

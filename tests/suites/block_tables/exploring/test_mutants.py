@@ -217,6 +217,8 @@ def test_the_reference_is_right():
     assert shown_by(Reference, range(0, SCENARIOS, 4)) is None
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_mutants_are_shown(mutant):
     assert shown_by(mutant) is not None
