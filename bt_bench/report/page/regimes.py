@@ -74,23 +74,27 @@ def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
 def regime_sentence(arms: Arms, operation: Operation) -> str | None:
     """Say how far the speed-up of the fastest variant carries over to other regimes.
 
-    The fastest is the one with the largest median in a step on an idle GPU. Returns `None` if no
-    other regime was measured.
+    The fastest is the one with the largest median in a step on an idle GPU; if that is the base, it
+    is compared with the next. Returns `None` if no other regime was measured.
     """
     by_regime = _points(arms, operation)
     idle = by_regime.get(_IDLE)
     if not idle:
         return None
-    name = max(idle, key=lambda each: median(idle[each]))
+    name, other = max(idle, key=lambda each: median(idle[each])), arms.baseline.name
+    of_regime = {regime: points[name] for regime, points in by_regime.items() if name in points}
+    if median(idle[name]) < 1:
+        name, other = other, name
+        of_regime = {regime: [1 / each for each in points] for regime, points in of_regime.items()}
     carried = [
-        f"{_range_text(points[name])} {_ANSWERS[regime]}"
-        for regime, points in by_regime.items()
-        if regime in _ANSWERS and name in points
+        f"{_range_text(points)} {_ANSWERS[regime]}"
+        for regime, points in of_regime.items()
+        if regime in _ANSWERS
     ]
     if not carried:
         return None
     return (
-        f"{name} is {_range_text(idle[name])} as fast as {arms.baseline.name} in {_IDLE}, "
+        f"{name} is {_range_text(of_regime[_IDLE])} as fast as {other} in {_IDLE}, "
         f"{listed(carried)}: median, and range over the cases."
     )
 

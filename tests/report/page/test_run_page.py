@@ -68,16 +68,21 @@ def test_the_answer_has_where_the_time_goes_and_how_it_changes_on_a_busy_gpu():
         return make_case("small", ops.STEP, samples, launches=make_launches(["gather"]))
 
     lag = make_calibration({"null_step": [12.0], "null_host": [3.0]}, {Method.PROFILER: 0.5})
-    page = read(
-        [
-            make_result("baseline", [case(100, 80, 12)], calibration=lag),
-            make_result("fused", [case(20, 10, 6)], calibration=lag),
-        ]
+    slow, fast = case(100, 80, 12), case(20, 10, 6)
+    page, reverse = (
+        read(
+            [
+                make_result("baseline", [base], calibration=lag),
+                make_result("fused", [other], calibration=lag),
+            ]
+        )
+        for base, other in ((slow, fast), (fast, slow))
     )
     assert "the host takes 80 % of 100 µs with baseline and 50 % of 20.0 µs with fused" in page.text
     said = "fused is 5.00 × as fast as baseline in a step on an idle GPU, 2.00 × on a busy one with"
     assert said in page.text
     assert page.text.index(said) < page.text.index("Who is faster")
+    assert "baseline is 5.00 × as fast as fused in a step on an idle GPU, 2.00" in reverse.text
     ways = "Ways of launching: jit is Triton's own call and compiled is the handle of a compiled"
     assert ways in page.text
 
