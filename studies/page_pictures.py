@@ -1,4 +1,4 @@
-"""Take the pictures of a run's page that the README shows.
+"""Take the pictures of a run's page that README and `docs/results.md` show.
 
     pip install '.[browser]'          # and a Chromium, such as Debian's `chromium`
     python studies/page_pictures.py docs/pictures
@@ -19,7 +19,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 RUN = Path(__file__).parents[1] / "reports" / "h100" / "origin"
-TOP = {"width": 1024, "height": 880}
+TOP = {"width": 1024, "height": 1060}
 CASE = "case-3"  # of a whole step
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -53,9 +53,8 @@ def take(page: Path, folder: Path, chromium: str) -> None:
         light.screenshot(path=folder / "page-origin.png")
         dark = browser.new_page(viewport=TOP, color_scheme="dark")
         dark.goto(f"{page.as_uri()}#{CASE}")
-        dark.wait_for_selector(f"#{CASE} .samples svg")
-        dark.wait_for_timeout(1000)  # until the last chart is drawn
-        dark.locator(f"#{CASE} .pair").first.screenshot(path=folder / "page-case.png")
+        dark.wait_for_selector(f"#{CASE} .samples[data-drawn=whole]")
+        dark.locator(f"#{CASE} .samples figure").first.screenshot(path=folder / "page-case.png")
         browser.close()
 
 

@@ -80,7 +80,7 @@ class Margin:
 
     @cached_property
     def share(self) -> float:
-        """The margin: the larger of its parts."""
+        """Return the margin: the larger of its parts."""
         return max(self.configured, self.floor)
 
     @property
@@ -90,7 +90,7 @@ class Margin:
 
     @cached_property
     def logs(self) -> tuple[float, float]:
-        """Both ends on the log scale; the lower one is infinite from a margin of 1 on."""
+        """Return both ends on the log scale; the lower one is infinite from a margin of 1 on."""
         low = math.log1p(-self.share) if self.share < 1 else -math.inf
         return low, math.log1p(self.share)
 

@@ -38,6 +38,7 @@ def folds(columns: Sequence[Sequence[str]], num_text_columns: int) -> list[list[
 
 
 def widest(texts: Iterable[str]) -> int:
+    """Return the width of the widest text in cells, 0 without any."""
     return max(map(cell_len, texts), default=0)
 
 
@@ -49,7 +50,13 @@ def parts_of(text: str) -> list[str]:
 def column_widths(
     columns: Sequence[Sequence[str]], folds: Sequence[Sequence[int]], room: int
 ) -> list[int]:
-    """Return widths that fit into the room; the widest columns shrink first."""
+    """Return widths that fit into the room; the widest columns shrink first.
+
+    Args:
+        columns: by column, its title and its cells.
+        folds: the least widths by stage, see `folds`.
+        room: cells for all columns, without gaps.
+    """
     widths = [widest(column) for column in columns]
     for least in folds:
         while sum(widths) > room:

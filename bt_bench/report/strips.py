@@ -59,8 +59,8 @@ def strip_text(strip: Strip, ticks: Sequence[Tick], cells: int) -> str:
 def tick_text(ticks: Sequence[Tick], cells: int) -> str:
     """Return a line with the texts of ticks at their places, as far as there is room.
 
-    A text begins in the cell of its tick. The mark has its text first, with the unit, then the
-    ticks nearest to it.
+    A text begins in the cell of its tick, or further left where it would not fit. The mark has its
+    text first, with the unit, then the ticks nearest to it.
     """
     drawn = " " * cells
     mark = next((tick.at for tick in ticks if tick.strong), 0.0)

@@ -63,8 +63,11 @@ def test_all_rows_are_sorted_and_filtered(opened: Opened) -> None:
 
 def test_all_rows_are_printed_and_read_without_scripts(path: Path, pages: Pages) -> None:
     with pages.open(path) as opened:
+        opened.page.locator("#more").press("Enter")
         opened.look("() => { window.dispatchEvent(new Event('beforeprint')) }")
         assert len(opened.look(SHOWN)) == COUNT
+        opened.look("() => { window.dispatchEvent(new Event('afterprint')) }")
+        assert len(opened.look(SHOWN)) == 2 * MOST_ROWS  # as many as before
     with pages.open(path, scripts=False) as plain:
         assert {f"case {number}," for number in range(1, COUNT + 1)} <= {
             text.strip() for text in plain.page.locator("td:first-child").all_inner_texts()

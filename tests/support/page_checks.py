@@ -55,7 +55,8 @@ def legible(opened: Opened) -> list[str]:
     return _axe(opened, {"runOnly": ["color-contrast"]})
 
 
-# Opens all details, those of so many cases at most, and draws the samples of so many of these.
+# Opens all details, but of so many cases at most, and lets so many of these draw their samples:
+# scripts alone draw them, and drawing takes a second.
 _OPEN_ALL = """([cases, drawn]) => {
     for (const each of [...document.querySelectorAll(".samples")].slice(drawn))
         each.dataset.drawn = "not here";
@@ -165,7 +166,11 @@ def fits(opened: Opened) -> list[str]:
 
 
 def prints(opened: Opened) -> list[str]:
-    """On paper nothing is cut off, and rows and charts are whole; only figures may be closed."""
+    """On paper nothing is cut off, rows and charts are whole, and all but tables of data is open.
+
+    A chart has the same figures, and a table of each would be many pages. Those that a reader has
+    opened are printed.
+    """
     return opened.look(
         """() => {
             window.dispatchEvent(new Event("beforeprint"));
@@ -316,10 +321,6 @@ def _tab_to(opened: Opened, selector: str) -> bool:
     return False
 
 
-_ROWS = """() => [...document.querySelector("table.sortable").tBodies[0].rows]
-    .map(row => [row.innerText || row.textContent, row.hidden])"""
-
-
 def filters(opened: Opened) -> list[str]:
     """Text in the field "Filter" leaves the rows that have it; without text all are back."""
     field = opened.page.locator("input#filter")
@@ -330,8 +331,8 @@ def filters(opened: Opened) -> list[str]:
         faults.append("nothing is labelled Filter")
     if not _tab_to(opened, "input#filter"):
         return [*faults, "Tab does not lead to input#filter"]
-    rows = opened.look(_ROWS)
-    if not rows:
+    rows = _shown(opened)
+    if not rows:  # one is enough, as the table of a gate on one case has
         return [*faults, "the first table.sortable has no row"]
     wanted = opened.look(
         """() => [...document.querySelector("table.sortable").tBodies[0].rows].at(-1)
@@ -339,13 +340,23 @@ def filters(opened: Opened) -> list[str]:
     )
     for text in (wanted, wanted.upper(), "no row has this text"):
         field.fill(text)
-        for words, hidden in opened.look(_ROWS):
-            if hidden == (text.lower() in words.lower()):
-                faults.append(f"filtered by {text!r}, hidden is {hidden} for {words[:80]!r}")
+        shown = _shown(opened)
+        lacking = [row for row in rows if text.lower() in row.lower() and row not in shown]
+        others = [row for row in shown if text.lower() not in row.lower()]
+        faults += [f"filtered by {text!r}, {row[:80]!r} is not shown" for row in lacking[:1]]
+        faults += [f"filtered by {text!r}, {row[:80]!r} is shown" for row in others[:1]]
     field.fill("")
-    if left := sum(hidden for _, hidden in opened.look(_ROWS)):
-        faults.append(f"without a filter, {left} rows are hidden")
+    if lost := len(rows) - len(_shown(opened)):
+        faults.append(f"without a filter, {lost} rows are lost")
     return faults
+
+
+def _shown(opened: Opened) -> list[str]:
+    """Return the texts of the first table's rows, without those that are hidden."""
+    return opened.look(
+        """() => [...document.querySelector("table.sortable").tBodies[0].rows]
+            .filter(row => !row.hidden).map(row => row.innerText || row.textContent)"""
+    )
 
 
 def opens_cases(opened: Opened) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bt_bench.analysis import Cause, Judgement, Verdict
+from bt_bench.analysis import MOST_TOLD, Cause, Judgement, Verdict
 from bt_bench.base import format_factors, format_share
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
@@ -43,11 +43,11 @@ def _phrase(judgements: Sequence[Judgement], noun: str, total: int) -> str:
         parts.append(f"the same {noun}{within}{_count(len(members), total)}")
     if members := of_verdict[Verdict.INCONCLUSIVE]:
         limit = max((each.evidence.detectable for each in members if each.evidence), default=None)
-        shown = (
-            f" ({limit_text(limit)} % or more would have been detected)"
-            if limit is not None
-            else ""
-        )
+        shown = ""
+        if limit is not None and limit > MOST_TOLD:
+            shown = f" (no change below {format_share(MOST_TOLD)} would have been detected)"
+        elif limit is not None:
+            shown = f" ({limit_text(limit)} % or more would have been detected)"
         about = "" if parts else f"{noun} "
         parts.append(f"{about}undecided{_count(len(members), total)}{shown}")
     valid = [each for each in judgements if each.verdict not in WITHOUT_FIGURE]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bt_bench.analysis import Budget, budgets
 from bt_bench.base import Cell, Table, format_number
@@ -10,12 +10,20 @@ from bt_bench.base.errors import listed
 from bt_bench.report.page.parts import Bar, BarChart, Segment
 from bt_bench.report.run.arranged import Arms, CaseId
 from bt_bench.report.run.cells import number_cell
+from bt_bench.results import LaunchPath
 
 _KINDS = {
     "host": "host, until the call returns",
     "device": "device work left then",
     "latency": "launch latency and synchronize",
     "rest": "not explained",
+}
+
+_LAUNCHED = {
+    LaunchPath.JIT: "Triton's own call",
+    LaunchPath.COMPILED: "the handle of a compiled kernel",
+    LaunchPath.DIRECT: "the driver's cuLaunchKernel",
+    LaunchPath.GRAPH: "a replayed CUDA graph",
 }
 
 
@@ -27,12 +35,7 @@ def budget_chart(arms: Arms, case_id: CaseId, where: str = "") -> BarChart | Non
         case_id: the case.
         where: a text to end the title with.
     """
-    found = [
-        (arm.name, budget)
-        for arm in arms.all
-        if (case := arm.ok_case(case_id)) is not None
-        for budget in budgets(case, arm.result.calibration_of(case.part))
-    ]
+    found = _budgets(arms, case_id)
     if not found:
         return None
     longest = max(max(each.step_us, sum(parts_of(each).values())) for _, each in found)
@@ -53,21 +56,38 @@ def budget_chart(arms: Arms, case_id: CaseId, where: str = "") -> BarChart | Non
 
 
 def budget_sentence(arms: Arms, case_id: CaseId) -> str | None:
-    """Say which share of a step of one case is the host's, per variant; `None` without budgets."""
+    """Say which share of a step of one case is the host's, per variant; `None` without budgets.
+
+    The step is launched by Triton's call, as in the speed-ups that are said beside this.
+    """
     shares = []
-    for arm in arms.all:
-        case = arm.ok_case(case_id)
-        found = () if case is None else budgets(case, arm.result.calibration_of(case.part))
-        if found:
-            least = min(found, key=lambda each: each.step_us)
-            percent = 100 * least.host_us / least.step_us
-            share = f"{format_number(percent, 2)} % of {format_number(least.step_us, 3)} µs"
-            shares.append(f"{share} with {arm.name}")
+    for name, found in _budgets(arms, case_id):
+        if found.launch_path is LaunchPath.JIT:
+            percent = 100 * found.host_us / found.step_us
+            share = f"{format_number(percent, 2)} % of {format_number(found.step_us, 3)} µs"
+            shares.append(f"{share} with {name}")
     if not shares:
         return None
     return (
-        f"On an idle GPU ({case_id.case}) the host takes {listed(shares)}, until the call returns."
+        f"In a step of {case_id.case} on an idle GPU the host takes {listed(shares)}, "
+        "until its call returns."
     )
+
+
+def launching_sentence(arms: Arms, case_ids: Iterable[CaseId]) -> str | None:
+    """Explain the launch paths that charts of some cases name; `None` if they name none."""
+    found = {budget.launch_path for case_id in case_ids for _, budget in _budgets(arms, case_id)}
+    ways = [f"{path} is {way}" for path, way in _LAUNCHED.items() if path in found]
+    return f"Ways of launching: {listed(ways)}." if len(ways) > 1 else None
+
+
+def _budgets(arms: Arms, case_id: CaseId) -> list[tuple[str, Budget]]:
+    return [
+        (arm.name, budget)
+        for arm in arms.all
+        if (case := arm.ok_case(case_id)) is not None
+        for budget in budgets(case, arm.result.calibration_of(case.part))
+    ]
 
 
 def parts_of(budget: Budget) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from bt_bench.analysis import Judged, Judgement, Rules, family_facts, tally_of
+from bt_bench.analysis import Judged, Judgement, tally_of
 from bt_bench.base import Block, Bullets, Cell, Section, Table, unit_text
 from bt_bench.report.evidence import Evidence
 from bt_bench.report.formats.phrases import sentences
@@ -59,7 +59,6 @@ def judged_page(
     charts = [chart for group in groups if (chart := speed_up_chart(group, arms)) is not None]
     power = judged.power.sentence if judged.power else ""  # in the facts of a gate, too
     facts = [each for each in judged.facts if each != power]
-    facts += family_facts(judged.judgements, Rules())
     return Page(
         title=judged.title,
         answer=(

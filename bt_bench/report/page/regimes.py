@@ -9,7 +9,7 @@ from bt_bench.analysis.statistics.samples import median
 from bt_bench.base import Cell, Interval, Table, format_factors
 from bt_bench.base.errors import listed
 from bt_bench.base.names import Operation
-from bt_bench.report.axis import axis_of, speed_up_of
+from bt_bench.report.axis import SpeedUp, axis_of, speed_up_of
 from bt_bench.report.page.grid import operation_title
 from bt_bench.report.page.parts import IntervalChart, Mark, MarkGroup
 from bt_bench.report.page.speed_ups import arm_index
@@ -40,11 +40,9 @@ def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
     if len(by_regime) < 2:
         return None
     axis = axis_of(
-        found
-        for judgement in _judgements(
-            arms, operation, *(metric_of(s).name for s in REGIMES.values())
-        )
-        if (found := speed_up_of(judgement)) is not None
+        SpeedUp(min(points), median(points), max(points))
+        for by_arm in by_regime.values()
+        for points in by_arm.values()
     )
     groups = []
     rows = []
@@ -76,25 +74,28 @@ def regime_chart(arms: Arms, operation: Operation) -> IntervalChart | None:
 def regime_sentence(arms: Arms, operation: Operation) -> str | None:
     """Say how far the speed-up of the fastest variant carries over to other regimes.
 
-    The fastest is the one with the largest median in a step on an idle GPU. Returns `None` if no
-    other regime was measured.
+    The fastest is the one with the largest median in a step on an idle GPU; if that is the base, it
+    is compared with the next. Returns `None` if no other regime was measured.
     """
     by_regime = _points(arms, operation)
-    idle = by_regime.pop(_IDLE, {})
-    others = {regime: points for regime, points in by_regime.items() if regime in _ANSWERS and idle}
-    if not others:
+    idle = by_regime.get(_IDLE)
+    if not idle:
         return None
-    name = max(idle, key=lambda each: median(idle[each]))
+    name, other = max(idle, key=lambda each: median(idle[each])), arms.baseline.name
+    of_regime = {regime: points[name] for regime, points in by_regime.items() if name in points}
+    if median(idle[name]) < 1:
+        name, other = other, name
+        of_regime = {regime: [1 / each for each in points] for regime, points in of_regime.items()}
     carried = [
-        f"{_range_text(points[name])} {_ANSWERS[regime]}"
-        for regime, points in others.items()
-        if name in points
+        f"{_range_text(points)} {_ANSWERS[regime]}"
+        for regime, points in of_regime.items()
+        if regime in _ANSWERS
     ]
     if not carried:
         return None
     return (
-        f"{name} is {_range_text(idle[name])} as fast in {_IDLE}, {listed(carried)}: "
-        "median, and range over the cases."
+        f"{name} is {_range_text(of_regime[_IDLE])} as fast as {other} in {_IDLE}, "
+        f"{listed(carried)}: median, and range over the cases."
     )
 
 
@@ -114,11 +115,10 @@ def _range_text(points: Sequence[float]) -> str:
     return f"{middle} × ({low} to {high})" if len(points) > 1 else f"{middle} ×"
 
 
-def _judgements(arms: Arms, operation: Operation, *metrics: str) -> list[Judgement]:
+def _judgements(arms: Arms, operation: Operation, metric: str) -> list[Judgement]:
     return [
         judgement
         for case_id in arms.cases_of(operation)
         for other in arms.others
-        for metric in metrics
         if (judgement := arms.judgement_on(other, case_id, metric)) is not None
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bt_bench.analysis import Rules, crash_text
 from bt_bench.base import Block, Bullets, Cell, Section, Table
 from bt_bench.base.names import Operation
-from bt_bench.report.page.bars import budget_chart, budget_sentence
+from bt_bench.report.page.bars import budget_chart, budget_sentence, launching_sentence
 from bt_bench.report.page.cases import case_part
 from bt_bench.report.page.grid import judged_grid, operation_title
 from bt_bench.report.page.parts import (
@@ -44,10 +44,6 @@ from bt_bench.results import (
 
 _MOST_WITH_CHARTS = 300  # cases that have charts of their own; more would take megabytes
 _NOTHING = "No speed-up can be shown: "
-_LAUNCH_PATHS = (
-    "Ways of launching: jit is Triton's own call, compiled the handle of a compiled kernel, direct "
-    "the driver's cuLaunchKernel, and graph a replayed CUDA graph."
-)
 
 
 def run_page(arms: Arms, planned_cases: int | None = None) -> Page:
@@ -132,9 +128,9 @@ def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
     if charts and not arms.on_cpu:
         percent = 100 * Rules().alpha
         yield (
-            "How sure: intervals are corrected for the number of tests. The chance of any false "
-            f"SLOWER among the primary metrics of a variant is at most {percent:g} %, and so is "
-            "that of any false FASTER."
+            "How sure: verdicts rest on intervals that are corrected for the number of tests. The "
+            "chance of any false SLOWER among the primary metrics of a variant is at most "
+            f"{percent:g} %, and so is that of any false FASTER."
         )
     if not charts:
         if not arms.others:
@@ -147,21 +143,24 @@ def _pictures(arms: Arms) -> Iterator[IntervalChart | str | Table]:
 
 def _where(arms: Arms) -> Iterator[BarChart | str]:
     """Yield the budget of one case of each operation: the one with the middle step time."""
-    charts = {}
+    charts, cases = {}, []
     for operation in _operations(arms):
         middle = _middle_case(arms, operation)
         title = middle and f": {operation_title(operation)}, {middle.case}"
         if middle and title and (chart := budget_chart(arms, middle, title)) is not None:
             charts[operation] = chart
+            cases.append(middle)
     if not charts:
         yield "No budget of a step: it takes host, device and step times, which need a GPU."
         return
-    yield "The middle case of each operation by its step time; every other case has its own."
+    others = "; the others are under Case by case" * _has_charts(arms)
+    yield f"Shown is the case of each operation with the middle step time{others}."
     for operation, chart in charts.items():
         yield chart
         if bound := work_text(arms, operation):
             yield f"{operation_title(operation)}: {bound}"
-    yield _LAUNCH_PATHS
+    if ways := launching_sentence(arms, cases):
+        yield ways
 
 
 def _middle_case(arms: Arms, operation: Operation) -> CaseId | None:
@@ -251,8 +250,13 @@ def _plain(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def _has_charts(arms: Arms) -> bool:
+    """Return whether each case has charts of its own."""
+    return len(arms.case_ids) <= _MOST_WITH_CHARTS
+
+
 def _cases(arms: Arms, anchors: dict[str, str]) -> Iterator[CasePart]:
     stride = max(1, -(-count_samples(arms) // MOST_SAMPLES))
-    charts = len(arms.case_ids) <= _MOST_WITH_CHARTS
+    charts = _has_charts(arms)
     for case_id in arms.case_ids:
         yield case_part(arms, case_id, anchors[case_id.key], stride, charts=charts)

@@ -72,11 +72,13 @@ def speed_up_chart(group: Group, arms: Sequence[str]) -> IntervalChart | None:
     figures = [speed_up for _, speed_up in found if speed_up is not None]
     if not figures:
         return None
+    few = len(found) <= MOST_LINES
+    if not few:  # intervals are not shown, and their ends would leave much of the axis empty
+        figures = [SpeedUp(each.point, each.point, each.point) for each in figures]
     axis = axis_of(figures)
     bases = {each.base for each in group.judgements}
     against = f", against {bases.pop()}" if len(bases) == 1 else ""
     title = f"{group.title}: speed-up in {metric_title(group.metric)}{against}"
-    few = len(found) <= MOST_LINES
     groups = _by_case(found, arms, axis) if few else _by_arm(found, arms, axis)
     how = (
         "each line: the estimate, and the interval that its verdict rests on"

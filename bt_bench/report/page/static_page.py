@@ -32,11 +32,9 @@ def static_page(judged: Judged, base: StaticCensus, head: StaticCensus) -> Page:
     differing = PageSection(
         "Binaries and launches that differ", changes_document(changes, judged.base).lead
     )
-    return replace(
-        page,
-        answer=(*_answer(changes), *page.answer),
-        sections=(differing, *page.sections[1:]),
-    )
+    # No time was compared, so the page's first section has no intervals to show.
+    sections = (differing, *page.sections[1:])
+    return replace(page, answer=(*_answer(changes), *page.answer), sections=sections)
 
 
 def _answer(changes: Sequence[KernelChange]) -> Iterator[str]:

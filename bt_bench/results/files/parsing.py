@@ -2,8 +2,9 @@
 
 Most of a case's text is in other cases, too: its workload in cases of other variants, its kernels,
 rounds and series in nearly all. So the text is split into the fields of a few models. A field's
-text that was read before is not read again, and cases share its value, which is immutable. Samples
-go into arrays. A text that cannot be read so is left to pydantic, which also says why it is wrong.
+text that was read before is not read again, and cases share its value, which nothing changes.
+Samples go into arrays. A text that cannot be read so is left to pydantic, which also says why it
+is wrong.
 """
 
 from __future__ import annotations

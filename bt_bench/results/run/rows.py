@@ -65,19 +65,19 @@ class SampleRows(Sequence[list[float]]):
 
     @property
     def lengths(self) -> list[int]:
-        """The number of samples of each row."""
+        """Return the number of samples of each row."""
         return [end - start for start, end in pairwise(self._ends)]
 
     @property
     def width(self) -> int | None:
-        """The number of samples of every row; `None` without rows, and if they differ."""
+        """Return the number of samples of every row; `None` without rows, and if they differ."""
         if isinstance(self._ends, range):
             return self._ends.step
         return 0 if len(self) and not len(self.flat) else None
 
     @property
     def array(self) -> FloatArray:
-        """The samples by round and step. [R, S]
+        """Return the samples by round and step. [R, S]
 
         Raises:
             ValueError: if rows differ in length.

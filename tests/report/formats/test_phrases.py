@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from support.judgements import judgement
+from support.judgements import judgement, rich
 
 from bt_bench.analysis import Cause, Judgement, Verdict
 from bt_bench.report.formats.phrases import sentence, sentences
@@ -47,6 +48,19 @@ FASTER = [found(Verdict.FASTER, 0.5), found(Verdict.FASTER, 0.1)]
 )
 def test_every_case_is_counted(judgements: Sequence[Judgement], total: int, told: str) -> None:
     assert sentence("it", {HOST: judgements}, total) == told
+
+
+@pytest.mark.parametrize(
+    ("detectable", "told"),
+    [(8.32, "832 % or more would have been"), (10.1, "no change below 1000 % would have been")],
+)
+def test_the_limit_of_what_is_undecided_is_told(detectable: float, told: str) -> None:
+    first = next(each for each in rich().judgements if each.evidence)
+    assert first.evidence
+    evidence = replace(first.evidence, detectable=detectable)
+    undecided = replace(found(Verdict.INCONCLUSIVE, 0.9), evidence=evidence)
+    said = sentence("it", {HOST: [undecided]}, 1)
+    assert said == f"it: host time undecided ({told} detected)."
 
 
 def test_counts_and_exploratory_metrics_have_none() -> None:

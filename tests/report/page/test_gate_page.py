@@ -62,6 +62,13 @@ def test_verdicts_and_the_detection_limit_come_first(slower: list[GateRound]) ->
     assert html.count(page.answer[-2].replace('"', "&#34;")) == 1
 
 
+def test_the_error_rate_is_that_of_the_gate(slower: list[GateRound]) -> None:
+    judging = JUDGING.model_copy(update={"alpha": 0.05})
+    html = render_page(page_of(recorded(slower, judging=judging)))
+    assert "any false alarm in the whole gate has a probability of 0.05" in html
+    assert "alpha is " not in html  # of families that a comparison has
+
+
 def test_rounds_are_shown_over_time_with_the_margin_and_the_looks(slower: list[GateRound]) -> None:
     slower = make_rounds(32, {ONE: (10.0, 10.12, 10.0)}, noise=0.02)  # open at the first look
     chart = charts(page_of(recorded(slower)))["rounds/step/one/fused/host_us"]

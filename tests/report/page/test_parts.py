@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import scenarios
 
@@ -85,6 +87,22 @@ def test_regimes_stand_side_by_side(arms):
     assert "a step on an idle GPU" in titles
     assert len(titles) == len(set(titles)) >= 2
     assert regime_chart(arrange(scenarios.cpu_run()), ops.STEP) is None
+
+
+def test_an_axis_of_ranges_has_no_room_for_the_intervals_of_cases(arms):
+    assert arms.judged is not None
+    wide = tuple(
+        replace(each, low=each.ratio / 50, high=each.ratio * 50) if each.ratio else each
+        for each in arms.judged.judgements
+    )
+    group = primary_groups(wide * 20)[0]
+    arms = replace(arms, judged=replace(arms.judged, judgements=wide))
+    for chart in (speed_up_chart(group, names_of(arms)), regime_chart(arms, ops.STEP)):
+        assert chart is not None
+        places = [tick.at for tick in chart.ticks if tick.strong]
+        for mark in (mark for each in chart.groups for mark in each.marks):
+            places += [mark.interval.low, mark.interval.high]
+        assert max(places) - min(places) > 0.9
 
 
 def test_a_window_names_its_worst_steps():

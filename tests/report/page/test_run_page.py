@@ -22,7 +22,7 @@ from bt_bench.report.run import arranged
 from bt_bench.report.run.arranged import arrange
 from bt_bench.results import CaseResult, RunFolder, SuiteInfo, VariantResult, metric_of, read_run
 from bt_bench.results.files.writing import write_result
-from bt_bench.results.run.nouns import Load, Method, Quantity
+from bt_bench.results.run.nouns import LaunchPath, Load, Method, Quantity
 from bt_bench.results.run.series import series_of
 from bt_bench.results.run.suites import OperationInfo
 from bt_bench.suites.block_tables import operations as ops
@@ -58,6 +58,9 @@ def test_the_answer_has_where_the_time_goes_and_how_it_changes_on_a_busy_gpu():
             series_of(Quantity.HOST_US): host_us,
             series_of(Quantity.LAST_US): 2.0,
             series_of(Quantity.EVENT_US, load=Load.BUSY): busy_us,
+            # Another way of launching is faster, and none of its figures is in the answer.
+            series_of(Quantity.STEP_US, launch_path=LaunchPath.COMPILED): step_us / 4,
+            series_of(Quantity.HOST_US, launch_path=LaunchPath.COMPILED): step_us / 8,
         }
         samples = {
             each: [[us + index % 3 / 100] for index in range(24)] for each, us in times.items()
@@ -65,16 +68,23 @@ def test_the_answer_has_where_the_time_goes_and_how_it_changes_on_a_busy_gpu():
         return make_case("small", ops.STEP, samples, launches=make_launches(["gather"]))
 
     lag = make_calibration({"null_step": [12.0], "null_host": [3.0]}, {Method.PROFILER: 0.5})
-    page = read(
-        [
-            make_result("baseline", [case(100, 80, 12)], calibration=lag),
-            make_result("fused", [case(20, 10, 6)], calibration=lag),
-        ]
+    slow, fast = case(100, 80, 12), case(20, 10, 6)
+    page, reverse = (
+        read(
+            [
+                make_result("baseline", [base], calibration=lag),
+                make_result("fused", [other], calibration=lag),
+            ]
+        )
+        for base, other in ((slow, fast), (fast, slow))
     )
     assert "the host takes 80 % of 100 µs with baseline and 50 % of 20.0 µs with fused" in page.text
-    said = "fused is 5.00 × as fast in a step on an idle GPU, 2.00 × on a busy one with warm L2"
+    said = "fused is 5.00 × as fast as baseline in a step on an idle GPU, 2.00 × on a busy one with"
     assert said in page.text
     assert page.text.index(said) < page.text.index("Who is faster")
+    assert "baseline is 5.00 × as fast as fused in a step on an idle GPU, 2.00" in reverse.text
+    ways = "Ways of launching: jit is Triton's own call and compiled is the handle of a compiled"
+    assert ways in page.text
 
 
 def test_one_variant_has_times_and_no_changes():

@@ -27,12 +27,12 @@
     more.hidden = left <= 0;
     more.textContent = `Show ${Math.min(left, portion)} more rows of ${left}`;
   };
-  const show = () => {
+  const show = (count = most) => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matching = allRows().filter((row) => words.every((word) => textOf(row).includes(word)));
-    table.tBodies[0].replaceChildren(...matching.slice(0, most));
+    table.tBodies[0].replaceChildren(...matching.slice(0, count));
     shown.textContent = words.length ? `${matching.length} of ${rows.length} rows` : "";
-    if (more) offer(matching.length - most);
+    if (more) offer(matching.length - count);
   };
   const keyOf = (row, column) => {
     const text = row.cells[column].textContent.trim().toLowerCase();
@@ -60,18 +60,12 @@
     [...table.tHead.rows[0].cells].forEach((heading, column) => {
       heading.querySelector("button").addEventListener("click", () => sort(heading, column));
     });
-  }
-  if (table) {
     filter.addEventListener("input", () => {
       most = portion;
       show();
     });
-    for (const [event, count] of [["beforeprint", Infinity], ["afterprint", portion]]) {
-      addEventListener(event, () => {
-        most = count;
-        show();
-      });
-    }
+    addEventListener("beforeprint", () => show(Infinity));
+    addEventListener("afterprint", () => show());
   }
   if (more) {
     more.addEventListener("click", () => {
