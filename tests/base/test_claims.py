@@ -123,15 +123,18 @@ def test_a_turn_is_waited_for_and_told(claimants, tmp_path, monkeypatch):
     monkeypatch.setattr("bt_bench.worker.measuring.host_time.THING", "thing")
     first = claimants(1, "stays")
     wait_for(lambda: lines(tmp_path))
+    monkeypatch.setattr("bt_bench.worker.measuring.host_time._LONG_SECONDS", 0.1)
     heard = []
 
     def hear(progress):
-        heard.append(progress.what)
-        first.kill()
+        heard.append(progress)
+        if progress.is_news:  # a log has it only if the wait is long
+            first.kill()
 
     with host_turn(hear):
         assert not Claim("thing")._number
-    assert heard[0].startswith(f"waiting to time the host, as process {first.pid} (bt-bench ")
+    assert heard[0].what.startswith(f"waiting to time the host, as process {first.pid} (bt-bench ")
+    assert not heard[0].is_news
 
 
 def is_free_for_others(thing):
