@@ -7,18 +7,23 @@ A fork of the process does not have it, which is why it is no `flock`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bt_bench.base.files import naming
+from bt_bench.base.errors import UsageError
 from bt_bench.base.own_files import open_own
 
 # Not the folder of temporary files: that may be another one in each job and each worker.
 FOLDER = Path("/tmp")
 _MOST = 400  # characters of a command
+# The claims of this process: the system would give it a thing twice, and take both back with the
+# first. With the id of the process, since a fork has none of its claims.
+_HELD: dict[tuple[Path, int], Claim] = {}
 
 
 class Claim:
@@ -33,39 +38,44 @@ class Claim:
         self._number: int | None = None
 
     def take(self) -> bool:
-        """Take the thing, unless another process has it; return whether it is ours.
+        """Take the thing, unless a process has it, this one included; return whether it is ours.
 
         Raises:
             UsageError: if files cannot be locked in its folder.
         """
         import fcntl  # which Windows lacks; nothing is measured there
 
-        with naming(self._path):
-            number = self._opened()
-            try:
-                fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(number)
-                return False
-            except BaseException:
-                os.close(number)
-                raise
-            os.ftruncate(number, 0)
-            who = f"{os.getpid()} ({shlex.join(['bt-bench', *sys.argv[1:]])[:_MOST]})"
-            os.pwrite(number, who.encode(errors="replace"), 0)
-        self._number = number
+        key = self._path, os.getpid()
+        if _HELD.setdefault(key, self) is not self:
+            return False
+        try:
+            with _saying_what_is_expected(self._path):
+                self._number = self._opened()
+                fcntl.lockf(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.give_back()
+            return False
+        except BaseException:
+            self.give_back()
+            raise
+        with suppress(OSError):  # a full disk: the name is for messages only
+            os.ftruncate(self._number, 0)
+            os.pwrite(self._number, _who().encode(errors="replace"), 0)
         return True
 
     def holder(self) -> str:
         """Return the id and the command of the process that has it, such as `123 (bt-bench …)`."""
-        with naming(self._path):
-            number = self._opened()
         # Closing any descriptor of a file gives all claims of a process on it back.
-        assert self._number is None
+        if (self._path, os.getpid()) in _HELD:
+            return _who()
+        with _saying_what_is_expected(self._path):
+            number = self._opened()
         try:
-            return os.pread(number, 2 * _MOST, 0).decode(errors="replace") or "of unknown id"
+            text = os.pread(number, 2 * _MOST, 0).decode(errors="replace")
         finally:
             os.close(number)
+        # Anybody can write to the file, so it may hold sequences that terminals obey.
+        return "".join(filter(str.isprintable, text)) or "of unknown id"
 
     def give_back(self) -> None:
         """Give the thing back, if it is ours."""
@@ -73,12 +83,41 @@ class Claim:
         if number is not None:
             with suppress(OSError):  # users' code may have closed it
                 os.close(number)
+        key = self._path, os.getpid()
+        if _HELD.get(key) is self:
+            del _HELD[key]
 
     def _opened(self) -> int:
         try:
-            return open_own(self._path, os.O_RDWR)
+            number = open_own(self._path, os.O_RDWR)
         except FileNotFoundError:
-            number = open_own(self._path, os.O_RDWR | os.O_CREAT)
-            with suppress(OSError):  # another user was faster
+            try:  # exclusively, since only a file of our own may be opened up to all
+                number = open_own(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:  # another process was faster
+                return self._opened()
+            with suppress(OSError):  # a file system without modes
                 os.fchmod(number, 0o666)
-            return number
+        if os.fstat(number).st_nlink > 1:
+            os.close(number)
+            raise OSError(errno.EMLINK, "it is another name of some file, which is left alone")
+        return number
+
+
+def _who() -> str:
+    return f"{os.getpid()} ({shlex.join(['bt-bench', *sys.argv[1:]])[:_MOST]})"
+
+
+@contextmanager
+def _saying_what_is_expected(path: Path) -> Iterator[None]:
+    """Turn system errors into a `UsageError` that names the file, and what helps."""
+    try:
+        yield
+    except BlockingIOError:  # another process has it
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be locked: {error.strerror or error}; commands of bt-bench keep out "
+            f"of each other's times by it; expected a {path.parent} in which all users can make "
+            "and lock files, and there either no such file or one that all can write; remove or "
+            "chmod it, or mount such a folder there"
+        ) from error

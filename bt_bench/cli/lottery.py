@@ -74,6 +74,7 @@ def show_lottery(devices: Sequence[DeviceChoice], out: Path | None, as_json: boo
 def _calibrated(device: DeviceChoice) -> tuple[Environment, Calibration]:
     from bt_bench.results import Plan
     from bt_bench.runs import check_conditions, leased
+    from bt_bench.runs.progress import News
     from bt_bench.worker import Calibrate, Supervisor, WorkerSetup
     from bt_bench.worker.process.main import serve
 
@@ -82,7 +83,7 @@ def _calibrated(device: DeviceChoice) -> tuple[Environment, Calibration]:
         environment = worker.hello.environment
         with leased([environment]):
             check_conditions(environment)
-            calibration = worker.run(Calibrate(), ()).value
+            calibration = worker.run(Calibrate(), (), News(say)).value
     assert calibration is not None
     return environment, calibration
 

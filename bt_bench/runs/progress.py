@@ -105,6 +105,28 @@ class _Units:
     name: str = ""
 
 
+class News:
+    """A watcher of tasks that only tells news, once each.
+
+    Args:
+        say: receives them.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told = ""
+
+    def round(self, progress: RoundProgress) -> None:
+        """Tell news."""
+        news = progress.what if progress.is_news else ""
+        if news and news != self._told:
+            self._say(news)
+        self._told = news
+
+    def worker_replaced(self, why: str) -> None:
+        """Do nothing: crashes are warned of elsewhere."""
+
+
 class Lines:
     """Progress as lines: one for each phase of the run, each stored case, and each message.
 
@@ -118,11 +140,13 @@ class Lines:
         self._units = _Units()
         self._lock = Lock()
         self._device = ""
+        self._news = News(self.say)
 
     def of(self, device: str) -> Lines:
         """Return the progress of one device: its messages begin with its name."""
         branch = copy(self)
         branch._device = f"{device}: "
+        branch._news = News(branch.say)
         return branch
 
     def start(self, total: int, done: int = 0, unit: str = "") -> None:
@@ -137,7 +161,8 @@ class Lines:
             self.say(f"{what}{done}")
 
     def round(self, progress: RoundProgress) -> None:
-        """Do nothing: a round is not worth a line."""
+        """Print news; nothing else of a round is worth a line."""
+        self._news.round(progress)
 
     def worker_replaced(self, why: str) -> None:
         """Print why a worker was replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -122,12 +123,93 @@ def test_a_turn_is_waited_for_and_told(claimants, tmp_path, monkeypatch):
     monkeypatch.setattr("bt_bench.worker.measuring.host_time.THING", "thing")
     first = claimants(1, "stays")
     wait_for(lambda: lines(tmp_path))
+    monkeypatch.setattr("bt_bench.worker.measuring.host_time._LONG_SECONDS", 0.1)
     heard = []
 
     def hear(progress):
-        heard.append(progress.what)
-        first.kill()
+        heard.append(progress)
+        if progress.is_news:  # a log has it only if the wait is long
+            first.kill()
 
     with host_turn(hear):
         assert not Claim("thing")._number
-    assert heard[0].startswith(f"waiting to time the host, as process {first.pid} (bt-bench ")
+    assert heard[0].what.startswith(f"waiting to time the host, as process {first.pid} (bt-bench ")
+    assert not heard[0].is_news
+
+
+def is_free_for_others(thing):
+    """Ask a fork, which has no claim of this process."""
+    child = os.fork()
+    if not child:
+        os._exit(Claim(thing).take())
+    return bool(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def test_a_second_claim_of_one_process_is_refused_and_leaves_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    first, second = Claim("thing"), Claim("thing")
+    assert first.take()
+    assert not second.take()
+    assert second.holder().startswith(f"{os.getpid()} (bt-bench ")
+    second.give_back()
+    assert not is_free_for_others("thing")
+    first.give_back()
+    assert is_free_for_others("thing")
+    assert second.take()
+    second.give_back()
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (Path.symlink_to, "it is a symbolic link"),
+        (Path.hardlink_to, "it is another name of some file"),
+        (lambda path, _: os.mkfifo(path), "it is a FIFO"),
+        (lambda path, _: path.mkdir(), "it is a folder"),
+    ],
+)
+def test_what_somebody_has_put_in_its_place_is_left_alone(tmp_path, monkeypatch, plant, said):
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    plant(tmp_path / "bt-bench.thing.claim", victim)
+    with pytest.raises(UsageError, match=f"thing.claim: cannot be locked: {said}.*remove or chmod"):
+        Claim("thing").take()
+    assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("precious", 0o600)
+
+
+def test_a_file_that_another_was_faster_to_make_keeps_its_mode(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    path, opened = tmp_path / "bt-bench.thing.claim", claims.open_own
+
+    def slow(*arguments):
+        if not path.exists():
+            path.touch(0o600)
+            raise FileNotFoundError
+        return opened(*arguments)
+
+    monkeypatch.setattr(claims, "open_own", slow)
+    claim = Claim("thing")
+    assert claim.take()
+    claim.give_back()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_without_room_has_claims_without_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    claim = Claim("thing")
+    assert claim.take()
+    claim.give_back()
+    assert claim.holder() == "of unknown id"
+
+
+def test_the_name_of_a_holder_is_text_whoever_wrote_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDER", tmp_path)
+    (tmp_path / "bt-bench.thing.claim").write_bytes(b"1 (\x1b[2Jx\n)\xff")
+    assert Claim("thing").holder() == "1 ([2Jx)\ufffd"

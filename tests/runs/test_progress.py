@@ -42,11 +42,16 @@ def test_lines_go_on_where_a_run_was_interrupted():
     lines.round(RoundProgress(1, 96))
     lines.worker_replaced("while measured: the worker was ended by SIGKILL")
     lines.advance(PRECISE)
-    replaced, case = written
+    for what in ("waiting, as process 1 does",) * 2:
+        lines.round(RoundProgress(0, 1, what))
+        lines.round(RoundProgress(0, 1, what, is_news=True))
+        lines.round(RoundProgress(0, 1, what, is_news=True))
+    replaced, case, *waits = written
     assert replaced == (
         "bt-bench: while measured: the worker was ended by SIGKILL; a fresh worker takes over"
     )
     assert case.startswith("[3/4]    0.0 s  step/one: ok, 96 rounds (precise)")
+    assert waits == ["    0.0 s  waiting, as process 1 does"] * 2
 
 
 def test_lines_of_a_gate_say_what_begins_and_what_is_known_but_not_each_process():

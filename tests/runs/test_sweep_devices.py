@@ -28,6 +28,7 @@ from bt_bench.base.errors import UsageError
 from bt_bench.results import RunFolder, VariantResult, read_run
 from bt_bench.runs.progress import Lines
 from bt_bench.runs.sweep import Place, SweepRequest, run_sweep
+from bt_bench.worker.tasks.outcome import RoundProgress
 from bt_bench.worker.tasks.runner import Finished, WorkerError
 from bt_bench.worker.tasks.tasks import Calibrate, MeasureCase
 
@@ -61,6 +62,8 @@ class FakeRunner:
             self.measured.append(task.title)
         elif isinstance(task, Calibrate) and self._lost_at == -1:
             raise WorkerError("it fell off")
+        elif isinstance(task, Calibrate):
+            watcher.round(RoundProgress(0, 1, "waits for a turn", is_news=True))
         return Finished(done(task, arms), {})
 
     def abandon(self):
@@ -111,6 +114,7 @@ def test_devices_share_the_cases_and_the_result_is_that_of_one(sweep, tmp_path):
         assert all(part.calibration for part in result.parts)
         for case in result.cases:
             assert case.key in list(both.values())[case.part].measured
+    assert sum("  GPU-aaaaaaaa: waits for a turn" in line for line in said) == 1
     assert any("  GPU-aaaaaaaa: step/case" in line for line in said) == bool(both[A].measured)
 
 

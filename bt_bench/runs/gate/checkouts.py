@@ -7,6 +7,7 @@ given its changes; see `docs/gate-statistics.md`.
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import subprocess
@@ -83,7 +84,7 @@ def copied(head: Tree, base: Tree) -> Tree:
         untracked = own_files(source, source).keys() - tracked
         left_out = set(within(shared_places(head, tracked), [source], untracked))
         _bring(source, top, admin, left_out)
-    except OSError as error:
+    except (OSError, UsageError) as error:  # of git, too
         raise UsageError(
             f"{head.label}: cannot be copied: {error}; expected files that can be read, and room "
             f"in {scratch.parent}; set TMPDIR to another folder, or have git ignore files that "
@@ -157,10 +158,13 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
     )
     top.mkdir(parents=True, exist_ok=True)
     (admin / "info").mkdir(parents=True)
-    (admin / "commondir").write_text(f"{common}\n", encoding="utf-8")
-    (admin / "gitdir").write_text(f"{top / '.git'}\n", encoding="utf-8")
-    (admin / "HEAD").write_text(f"{commit}\n", encoding="utf-8")
-    (top / ".git").write_text(f"gitdir: {admin}\n", encoding="utf-8")
+    for path, line in (
+        (admin / "commondir", str(common)),
+        (admin / "gitdir", str(top / ".git")),
+        (admin / "HEAD", commit),
+        (top / ".git", f"gitdir: {admin}"),
+    ):
+        path.write_bytes(os.fsencode(f"{line}\n"))  # names of folders may be no UTF-8
     # If the checkout is sparse, so is the worktree, as with `worktree add`.
     settings = admin / "config.worktree"
     for path in (settings, admin / "info/sparse-checkout"):

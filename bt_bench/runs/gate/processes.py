@@ -33,7 +33,7 @@ from bt_bench.runs.gate.sides import (
     noticing,
     started,
 )
-from bt_bench.runs.progress import Progress
+from bt_bench.runs.progress import News, Progress
 from bt_bench.worker import (
     Ahead,
     ArmSetup,
@@ -358,7 +358,8 @@ class ProcessRounds:
             return f"{self._request.sides[arm].label}: {variant}"
 
         try:
-            finished = noticing(worker, whose, self.warnings).run(task, names)
+            runner = noticing(worker, whose, self.warnings)
+            finished = runner.run(task, names, News(self._progress.say))
         except UsageError as error:
             if not crew.is_shared:
                 raise

@@ -162,12 +162,12 @@ def _names(folder: Path, *arguments: str) -> list[str]:
 
 
 def ask_git(folder: Path, *arguments: str) -> str:
-    """Return git's output, without white space around it.
+    """Return git's output without its last line's end; names of folders may end in a space.
 
     Raises:
         UsageError: as `run_git`.
     """
-    return os.fsdecode(_run_git(folder, *arguments)).strip()
+    return os.fsdecode(_run_git(folder, *arguments)).removesuffix("\n")
 
 
 def _run_git(folder: Path, *arguments: str) -> bytes:

@@ -29,7 +29,7 @@ from bt_bench.results import (
 )
 from bt_bench.runs.sweep.request import SweepRequest, case_key
 from bt_bench.variants import VariantEntry
-from bt_bench.worker import Calibrate, Runner
+from bt_bench.worker import Calibrate, Runner, Watcher
 
 
 class Results:
@@ -74,9 +74,9 @@ class Results:
         headers = (writer.header for writer in self._writers.values())
         return all(header.calibration_of(part) for header in headers)
 
-    def calibrate(self, runner: Runner, part: int | None) -> None:
+    def calibrate(self, runner: Runner, part: int | None, watcher: Watcher) -> None:
         """Calibrate a device, and store the calibration in every result."""
-        calibration = runner.run(Calibrate(), ()).value
+        calibration = runner.run(Calibrate(), (), watcher).value
         with self._lock:
             for writer in self._writers.values():
                 writer.calibrate(calibration, part)

@@ -199,7 +199,7 @@ class _Device:
         progress = self._progress
         if not self._results.is_calibrated(self._part):
             progress.phase("calibrating the harness")
-            self._results.calibrate(self.runner, self._part)
+            self._results.calibrate(self.runner, self._part, progress)
         progress.phase("checking the variants on the conformance workloads")
         failures: dict[str, Reason] = {}
         for outcome in check_conformance(

@@ -15,6 +15,7 @@ from bt_bench.worker.tasks.outcome import OnRound, RoundProgress
 
 THING = "host"
 _POLL_SECONDS = 0.02
+_LONG_SECONDS = 300.0  # of a wait: usual ones last minutes at most, behind other GPUs
 
 
 @contextmanager
@@ -26,9 +27,11 @@ def host_turn(on_round: OnRound) -> Iterator[None]:
     Args:
         on_round: called when this process waits, and for which one.
     """
-    claim = Claim(THING)
+    claim, began = Claim(THING), time.monotonic()
     while not claim.take():
-        on_round(RoundProgress(0, 1, f"waiting to time the host, as process {claim.holder()} does"))
+        what = f"waiting to time the host, as process {claim.holder()} does"
+        is_long = time.monotonic() - began >= _LONG_SECONDS
+        on_round(RoundProgress(0, 1, what, is_news=is_long))
         time.sleep(_POLL_SECONDS)
     try:
         yield

@@ -30,6 +30,7 @@ class RoundProgress:
         half_width_percent: half the width of the widest 95 % interval so far, in percent of its
             median; `None` while there are too few rounds.
         seconds_left: estimate of the time that the case's rounds still take.
+        is_news: whether a log says it, too, such as a wait that does not end.
     """
 
     done: int
@@ -37,6 +38,7 @@ class RoundProgress:
     what: str = "measuring"
     half_width_percent: float | None = None
     seconds_left: float | None = None
+    is_news: bool = False
 
 
 OnRound = Callable[[RoundProgress], object]

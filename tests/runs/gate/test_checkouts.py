@@ -64,6 +64,13 @@ def test_the_base_lies_in_a_checkout_that_is_gone_after(own, scratch):
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", [b"no UTF-8 \xff", b"ends in a space "])
+def test_a_repository_in_a_folder_of_any_name(tmp_path, name):
+    own = repository(tmp_path / os.fsdecode(name), OWN)
+    with copy_of(own) as top:
+        assert files_in(top.with_name("base")) == files_in(top) == files_in(own)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_a_checkout_is_gone_whatever_ends_the_block(own, scratch, error):
     with pytest.raises(error), base_tree(locate(own, [own / "mine"]), "main"):
@@ -242,6 +249,20 @@ def test_a_copy_that_finds_no_room_says_what_helps(own, monkeypatch):
         copy_of(own),
     ):
         pass
+
+
+def test_a_commit_that_cannot_be_checked_out_is_named_as_that_of_the_working_tree(own):
+    write(own, {".gitattributes": "*.dat filter=lost\n", "x.dat": "x"})
+    commit(own, "second")
+    git(own, "config", "filter.lost.clean", "cat")
+    git(own, "config", "filter.lost.smudge", "false")
+    git(own, "config", "filter.lost.required", "true")
+    location = locate(own, [own / "mine"])
+    with (
+        base_tree(location, "HEAD~1") as base,
+        pytest.raises(UsageError, match=r"(?s)working tree: cannot be copied: git: .*x\.dat"),
+    ):
+        copied(working_tree(location), base)
 
 
 HOOKS = ("post-checkout", "post-index-change", "pre-commit", "reference-transaction")

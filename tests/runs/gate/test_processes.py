@@ -17,6 +17,8 @@ from bt_bench.results.run.nouns import Method
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import checkers
 from bt_bench.suites.block_tables import operations as ops
+from bt_bench.worker import Noticing
+from bt_bench.worker.tasks.outcome import RoundProgress
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,6 +49,18 @@ def test_every_round_is_one_process_with_every_arm_in_it(tmp_path):
     assert len(set(measured)) == len(measured) == 3
     assert {frozenset(folder.split("+")) for folder, _ in measured} == {frozenset(["base", "head"])}
     assert not source.failures
+
+
+def test_a_wait_for_a_turn_that_does_not_end_is_told(tmp_path, monkeypatch):
+    class Waiting(Noticing):
+        def run(self, task, arms, watcher=None):
+            watcher.round(RoundProgress(0, 1, f"{type(task).__name__} waits", is_news=True))
+            return super().run(task, arms)
+
+    monkeypatch.setattr("bt_bench.runs.gate.sides.Noticing", Waiting)
+    source = source_of(request_of(tmp_path))
+    source.take(1)
+    assert source._progress.said == ["PrepareRound waits", "MeasureRound waits"]
 
 
 def test_what_is_measured_apart_has_a_process_for_each_arm(tmp_path):
