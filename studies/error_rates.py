@@ -281,7 +281,7 @@ def _header(variant: str) -> VariantResult:
     return VariantResult.model_construct(
         run_id="simulated",
         complete=True,
-        environment=Environment.model_construct(device="cuda"),
+        environment=Environment.model_construct(device="cuda", gpus=()),
         plan=Plan(),
         variant=VariantInfo(name=variant, summary="", source_sha256=""),
     )

@@ -73,8 +73,7 @@ class LogAxis:
         """Return ticks at round factors that are far enough apart, 1 among them."""
         shown = [1.0]
         for factors in _FACTORS:
-            slower = (float(f"{1 / each:.1g}") for each in factors)  # 0.9, not 0.909
-            both = {*slower, 1.0, *factors}
+            both = {*map(_as_much_slower, factors), 1.0, *factors}
             shown = sorted(each for each in both if self.first <= each <= self.last)
             reached = factors[-1] >= max(self.last, 1 / self.first) / factors[0]
             if reached and len(shown) <= _MOST_TICKS:
@@ -84,6 +83,11 @@ class LogAxis:
             if all(abs(self.at(each) - self.at(other)) >= _LEAST_APART for other in kept):
                 kept.append(each)
         return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in sorted(kept))
+
+
+def _as_much_slower(factor: float) -> float:
+    """Return a round factor below 1 that is about as far from it: 0.95 of 1.05, 0.7 of 1.5."""
+    return round(2 - factor, 2) if factor < 1.2 else float(f"{1 / factor:.1g}")
 
 
 def axis_of(found: Iterable[SpeedUp]) -> LogAxis:

@@ -13,7 +13,7 @@ from bt_bench.cli.app import app
 from bt_bench.cli.profile.static import TARGETS
 from bt_bench.results import Quantity
 from bt_bench.runs import DEFAULT_LOOKS, SCENARIOS
-from bt_bench.runs.gate.trees import BUILD_SECONDS
+from bt_bench.runs.gate.checkouts import BUILD_SECONDS
 
 RULES = Rules()
 MEANT = {

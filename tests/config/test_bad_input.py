@@ -361,14 +361,14 @@ def test_parameters_that_do_not_go_together(error_of):
 @pytest.mark.parametrize(
     ("trace", "reason"),
     [
-        ("~no.such.user/x.csv", "Could not determine home directory."),
-        ("x" * 5000, "File name too long"),
+        ("~no.such.user/x.csv", "/~no.such.user/x.csv' is not a file; expected "),
+        ("x" * 5000, "'trace' is not a usable path: File name too long"),
     ],
 )
 def test_path_of_a_trace(error_of, trace, reason):
-    assert error_of(f"cases: [{{name: a, workload: trace, trace: {trace}}}]") == (
-        f"my.yaml:1:9: case 'a': 'trace' is not a usable path: {reason}"
-    )
+    error = error_of(f"cases: [{{name: a, workload: trace, trace: {trace}}}]")
+    assert error.startswith("my.yaml:1:9: case 'a': ")
+    assert reason in error
 
 
 def test_tables_that_no_machine_holds(error_of):

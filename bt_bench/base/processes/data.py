@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -110,6 +110,8 @@ def _described(value: Any, kind: type[Any]) -> tuple[Any, ...]:
             return "dataclass", *_name(kind), {name: getattr(value, name) for name in names}
         if _is_named_tuple(kind):
             return "named tuple", *_name(kind), tuple(value)
+        if isinstance(value, Sequence):  # which a model's field makes of a list
+            return "plain", list(value)
     # A derived class may be foreign: keep only the value of its base.
     for base in (bool, int, float, str):
         if isinstance(value, base):

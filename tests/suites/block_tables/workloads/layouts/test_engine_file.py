@@ -193,7 +193,7 @@ def test_context_parallelism(folder):
         ("requests: 1, disabled_groups: [3]", "disabled_groups has group 3 of 3 groups"),
         ("requests: 65", "'requests' and 'prefills' are 65 and 0, together 65; expected at most"),
         ("requests: 1, kv_cache_config: ''", "kv_cache_config is ''; expected text, not empty"),
-        ("requests: 1, kv_cache_config: ~no_such_user/x", "kv_cache_config ~no_such_user/x: "),
+        ("requests: 1, kv_cache_config: ~no_such_user/x", "/~no_such_user/x: cannot be read: "),
     ],
 )
 def test_parameters_that_disagree(folder, text, message):
