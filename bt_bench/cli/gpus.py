@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,7 +75,9 @@ def _all() -> list[DeviceChoice]:
     if visible is None:
         found = gpu_uuids()
     else:
-        found = [f"cuda:{index}" for index, each in enumerate(visible.split(",")) if each.strip()]
+        # CUDA ignores what follows an entry that is no GPU; -1 is how scripts hide all.
+        listed = takewhile(lambda each: each.strip() not in ("", "-1"), visible.split(","))
+        found = [f"cuda:{index}" for index, _ in enumerate(listed)]
     if not found:
         where = "NVML lists" if visible is None else f"{_VISIBLE}={visible} leaves visible"
         raise UsageError(

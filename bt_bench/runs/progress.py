@@ -106,22 +106,22 @@ class _Units:
 
 
 class News:
-    """A watcher of tasks that only tells news, once each.
+    """A watcher of tasks that passes on news only, once each.
 
     Args:
-        say: receives them.
+        write: receives them.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._told = ""
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._last = ""
 
     def round(self, progress: RoundProgress) -> None:
-        """Tell news."""
+        """Pass on news."""
         news = progress.what if progress.is_news else ""
-        if news and news != self._told:
-            self._say(news)
-        self._told = news
+        if news and news != self._last:
+            self._write(news)
+        self._last = news
 
     def worker_replaced(self, why: str) -> None:
         """Do nothing: crashes are warned of elsewhere."""

@@ -150,7 +150,7 @@ def test_a_second_claim_of_one_process_is_refused_and_leaves_the_first(tmp_path,
     first, second = Claim("thing"), Claim("thing")
     assert first.take()
     assert not second.take()
-    assert second.holder().startswith(f"{os.getpid()} (bt-bench ")
+    assert second.holder().startswith(f"{os.getpid()} (bt-bench")
     second.give_back()
     assert not is_free_for_others("thing")
     first.give_back()

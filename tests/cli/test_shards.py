@@ -6,6 +6,8 @@ import pytest
 from support.commands import TINY, run
 from support.refusals import refused
 
+from bt_bench.base.errors import UsageError
+from bt_bench.cli.gpus import chosen_gpus
 from bt_bench.cli.sharding import share_of
 from bt_bench.config import divide, load_config
 from bt_bench.results import CaseResult, read_division, read_run
@@ -149,6 +151,18 @@ def test_workers_share_the_cases_of_a_sweep(swept, tmp_path):
         assert [*map(without_times, both.cases)] == [*map(without_times, serial.cases)]
     assert run("show", out).code == 0
     assert run("compare", out).code == run("compare", swept / "serial").code
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"), [("2,3", ["cuda:0", "cuda:1"]), ("2,-1,3", ["cuda:0"]), ("-1", [])]
+)
+def test_all_gpus_are_those_that_cuda_sees(monkeypatch, visible, gpus):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    if gpus:
+        assert chosen_gpus("all", None) == gpus
+    else:
+        with pytest.raises(UsageError, match="no GPU that CUDA_VISIBLE_DEVICES=-1 leaves visible"):
+            chosen_gpus("all", None)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ given its changes; see `docs/gate-statistics.md`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bt_bench.base import scratch_folder, without_another_git
+from bt_bench.base import format_bytes, scratch_folder, without_another_git
 from bt_bench.base.errors import UsageError
 from bt_bench.base.processes import run_kept
 from bt_bench.runs.gate.revisions import (
@@ -83,6 +84,7 @@ def copied(head: Tree, base: Tree) -> Tree:
         _check_out(source, head.commit, top, admin)
         untracked = own_files(source, source).keys() - tracked
         left_out = set(within(shared_places(head, tracked), [source], untracked))
+        _refuse_too_large(source, {Path(name) for name in untracked} - left_out, scratch)
         _bring(source, top, admin, left_out)
     except (OSError, UsageError) as error:  # of git, too
         raise UsageError(
@@ -91,6 +93,19 @@ def copied(head: Tree, base: Tree) -> Tree:
             "the variants do not need"
         ) from error
     return replace(head, top=top)
+
+
+def _refuse_too_large(source: Path, names: Collection[Path], scratch: Path) -> None:
+    """Refuse to fill the disk: a folder of temporary files may be in memory, and others' too."""
+    sizes = {name: (source / name).lstat().st_size for name in names if _is_there(source, name)}
+    total = sum(sizes.values())
+    if total > shutil.disk_usage(scratch).free:
+        largest = max(sizes, key=sizes.__getitem__)
+        raise OSError(
+            errno.ENOSPC,
+            f"files that git neither tracks nor ignores have {format_bytes(total)}, "
+            f"{largest} alone {format_bytes(sizes[largest])}",
+        )
 
 
 def _bring(source: Path, top: Path, admin: Path, left_out: Collection[Path] = ()) -> None:

@@ -30,7 +30,7 @@ class RoundProgress:
         half_width_percent: half the width of the widest 95 % interval so far, in percent of its
             median; `None` while there are too few rounds.
         seconds_left: estimate of the time that the case's rounds still take.
-        is_news: whether a log says it, too, such as a wait that does not end.
+        is_news: whether it belongs in a log, too, such as a wait that does not end.
     """
 
     done: int

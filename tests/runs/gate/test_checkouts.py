@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.processes import runs, wait_for
@@ -248,6 +249,15 @@ def test_a_copy_that_finds_no_room_says_what_helps(own, monkeypatch):
         ),
         copy_of(own),
     ):
+        pass
+
+
+def test_a_copy_that_would_fill_the_disk_is_not_begun(own, monkeypatch):
+    monkeypatch.setattr("shutil.copy", lambda *_, **__: pytest.fail("it was begun"))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2999))
+    write(own, {"data": "x" * 2000, "more": "x" * 1000, ".gitignore": "ignored", "ignored": "x"})
+    said = r"git neither tracks nor ignores have 2\.9\d+ KiB, data alone 1\.953 KiB; expected"
+    with pytest.raises(UsageError, match=said), copy_of(own):
         pass
 
 
