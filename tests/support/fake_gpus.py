@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from bt_bench.base import claims
 from bt_bench.base.processes import answer, settle
 from bt_bench.config.spec import CaseSpec, SweepSpec
 from bt_bench.protocol import flat_parameters
@@ -102,6 +103,7 @@ def serve(connection, block, setup) -> None:
     """Does the tasks of a sweep on the device that it was set up for, and is slow for a fake."""
     settle()
     folder = Path(setup.arms[0].entry.path).parent
+    claims.FOLDER = folder  # or two runs of the tests on one host would wait for each other
     answer(connection, Message(0, Hello("cuda", environment_of(setup.device), None)))
     with (
         (folder / f"device-{setup.device}").open("a") as device,

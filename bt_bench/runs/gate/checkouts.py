@@ -1,8 +1,8 @@
 """Checkouts of both revisions, side by side in one temporary folder.
 
-The working tree is not measured where it is: the folder that code runs in moves its times, since
-the process changes to that folder before each sample. So it is checked out as the base is, and then
-given its changes; see `docs/gate-statistics.md`.
+The working tree is not measured where it is, or arms with equal code would not be alike: the
+process changes to its arm's folder before each sample. So it is checked out as the base is, and
+then given its changes; see `docs/gate-statistics.md`.
 """
 
 from __future__ import annotations
