@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from bt_bench.base.errors import UsageError, names_hint, shown
+from bt_bench.base.errors import UsageError, shown
 from bt_bench.base.names import DEVICE_CHOICES, is_device_choice
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.sources import read_text_file
-from bt_bench.config.validation import leaves, validate
+from bt_bench.config.validation import known_entries, validate
 from bt_bench.config.yaml import Located, YamlEntry, parse_yaml, refuse
 from bt_bench.results import Noun
 
@@ -41,9 +42,9 @@ class ClusterSpec(Noun):
     silence_s: int = Field(default=60, ge=3, le=3600)
 
     @property
+    @abstractmethod
     def num_workers(self) -> int:
         """Return the number of shards that are measured at once."""
-        raise NotImplementedError
 
     @property
     def num_shards(self) -> int:
@@ -126,13 +127,7 @@ def load_cluster(path: Path, label: str) -> ClusterSpec:
     if not isinstance(given, dict):
         raise UsageError(f"{root.place}: the file is {shown(root.plain())}; expected {expected}")
     model = _model(root.place, given, problems)
-    known = {}
-    for key, entry in given.items():
-        if key in leaves(model):
-            known[key] = entry
-        else:
-            hint = names_hint(key, leaves(model))
-            problems.add(entry.key_place, f"unknown key {shown(key)}; {hint}")
+    known = known_entries(model, given, problems)
     spec = validate(model, known, root.place, problems)
     if spec is not None:
         _check(spec, {key: entry.located for key, entry in known.items()}, problems)

@@ -10,7 +10,7 @@ from bt_bench.base.errors import names_hint, shown
 from bt_bench.config.problems import Place, Problems
 from bt_bench.config.ranges import with_ranges
 from bt_bench.config.spec import GateSpec
-from bt_bench.config.validation import ModelT, Vocabulary, leaves, validate
+from bt_bench.config.validation import ModelT, Vocabulary, known_entries, leaves, validate
 from bt_bench.config.yaml import Located, YamlEntry, refuse
 from bt_bench.protocol import Operation, Suite
 from bt_bench.results import Plan
@@ -141,13 +141,7 @@ def validate_gate(entries: Entries, place: Place, problems: Problems) -> GateSpe
 def _validate_section(
     section: str, model: type[ModelT], entries: Entries, place: Place, problems: Problems
 ) -> ModelT | None:
-    known = {}
-    for key, entry in entries.items():
-        if key in leaves(model):
-            known[key] = entry
-        else:
-            hint = names_hint(key, leaves(model))
-            problems.add(entry.key_place, f"unknown key {shown(key)} in {section}; {hint}")
+    known = known_entries(model, entries, problems, f" in {section}")
     for key, entry in known.items():
         _refuse_repetition(key, entry.located, problems)
     return validate(model, known, place, problems)

@@ -37,6 +37,27 @@ def leaves(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return found
 
 
+def known_entries(
+    model: type[BaseModel], given: Mapping[str, YamlEntry], problems: Problems, where: str = ""
+) -> dict[str, YamlEntry]:
+    """Return the entries that a model has parameters for; each other one is a problem.
+
+    Args:
+        model: the model.
+        given: the entries of a mapping.
+        problems: receives the unknown keys.
+        where: ends the message of an unknown key's name, ` in plan`.
+    """
+    known = {}
+    for key, entry in given.items():
+        if key in leaves(model):
+            known[key] = entry
+        else:
+            hint = names_hint(key, leaves(model))
+            problems.add(entry.key_place, f"unknown key {shown(key)}{where}; {hint}")
+    return known
+
+
 class Vocabulary:
     """The parameters of all kinds of workload of a suite.
 

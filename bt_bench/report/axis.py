@@ -27,7 +27,7 @@ _LEAST_APART = 0.13
 """The share of the axis between ticks, so that their texts stay apart on a phone."""
 
 _REACH = 0.25
-"""How far `within_reach` keeps an interval, beside the span of all estimates: a quarter of it."""
+"""Bounds the reach of an interval in `within_reach`: a quarter of the span of all estimates."""
 
 
 @dataclass(frozen=True)

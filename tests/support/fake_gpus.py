@@ -79,7 +79,7 @@ def entries_in(folder: Path) -> list[VariantEntry]:
 
 
 def done(task: Task, arms: Sequence[str]) -> object:
-    """What a task returns, on any device."""
+    """Return the result of a task, which is equal on all devices."""
     if isinstance(task, Calibrate):
         return make_calibration({"empty_call": [0.05]})
     if isinstance(task, CheckCase | CheckConformance):

@@ -107,7 +107,7 @@ class CaseParser:
 
 @dataclass(frozen=True)
 class _Form:
-    """How texts of a model are split, and read: by name, a function for the part of each field."""
+    """Hold how texts of a model are split, and by name a function that reads each field's part."""
 
     split: type[msgspec.Struct]
     decoder: msgspec.json.Decoder[Any]

@@ -17,7 +17,7 @@ from bt_bench.suites.block_tables import operations as ops
 
 
 def unpacked(samples: list[list[float]], stride: int = 1) -> dict[str, Any]:
-    """What the page's script reads, for two variants of these samples."""
+    """Return the data for the page's script, for two variants with these samples."""
     case = make_case("a", ops.STEP, {Quantity.HOST_US: samples, Quantity.GPU_US: samples})
     arms = arrange([make_result(name, [case]) for name in ("baseline", "fused")])
     packed = packed_samples(arms, arms.case_ids[0], stride)

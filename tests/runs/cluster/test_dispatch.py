@@ -15,7 +15,7 @@ PLAN = Plan(shards=3, arguments=["sweep", "c"], resumed=["sweep"], versions={})
 
 
 class LostError(Exception):
-    """What an engine raises for a worker that is gone."""
+    """Stands for the error of an engine whose worker is gone."""
 
 
 class FakeEngine:

@@ -82,7 +82,7 @@ def test_they_are_timed_one_by_one_after_all_are_ready(tmp_path):
 
 
 def test_arms_are_imported_in_each_order_equally_often_as_follows_from_the_seed(tmp_path):
-    """However rounds are divided: an arm that is imported first is faster."""
+    """Holds however rounds are divided, since an arm that is imported first is faster."""
     request = request_of(tmp_path, workers=4)
     source = source_of(request)
     orders = [taken.order for count in (1, 5) for taken in source.take(count)]

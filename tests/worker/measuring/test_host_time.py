@@ -1,4 +1,4 @@
-"""What times the host waits for its turn; what times only a device does not."""
+"""Have tasks that time the host wait for their turn, and those that time a device alone not."""
 
 from __future__ import annotations
 
