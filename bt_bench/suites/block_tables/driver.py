@@ -125,9 +125,9 @@ class TableDriver(Driver):
         """
         if not isinstance(call, partial) or "out" in call.keywords:
             return
-        tables = getattr(call.func, "__self__", None)
-        if tables is not None and getattr(call.func, "__name__", "") in GATHERS:
-            tables.num_dirty_rows = call.args[0].shape[0]
+        # The function may be one of C, which belongs to the tables but is no method of theirs.
+        if getattr(call.func, "__name__", "") in GATHERS:
+            self.tables.num_dirty_rows = call.args[0].shape[0]
 
     @classmethod
     def undefined_on(cls, variant: type[Any], workload: Workload) -> str | None:

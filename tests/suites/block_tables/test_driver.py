@@ -14,6 +14,7 @@ from bt_bench.variants.catalogue import find_variants, load_apart
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.tasks.arm import Arm
+from bt_kernels import native
 from bt_kernels.layout import TableLayout
 
 APPLIES_BEFORE = {ops.GATHER, ops.SLOTS, ops.GATHER_SLOTS}
@@ -81,3 +82,25 @@ def test_only_the_first_instance_of_a_variant_is_staged(device, monkeypatch):
     for arm in instances:
         arm.rewind()
     assert first_blocks() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("in_c", [False, True])
+@pytest.mark.parametrize("operation", [ops.GATHER, ops.GATHER_SLOTS])
+def test_tables_are_told_which_rows_a_replay_filled(arm, operation, in_c):
+    """Also where a method is C's, which is bound to an object that is not the tables."""
+    if in_c:
+        if (launcher := native.load("launcher")) is None:
+            pytest.skip("there is no C compiler")
+        calls = launcher.Calls(arm.variant)
+        setattr(arm.variant, operation.method, getattr(calls, operation.method))
+    call = arm.driver.call(operation, arm.steps[0])
+    arm.variant.num_dirty_rows = 0
+    arm.driver.replayed(call)
+    assert arm.variant.num_dirty_rows == arm.steps[0].idx_mapping.shape[0] > 0
+
+
+def test_no_rows_are_told_of_a_replay_that_fills_none(arm):
+    for operation in set(ops.OPERATIONS) - {ops.GATHER, ops.GATHER_SLOTS}:
+        arm.variant.num_dirty_rows = 5
+        arm.driver.replayed(arm.driver.call(operation, arm.steps[0]))
+        assert arm.variant.num_dirty_rows == 5, operation
