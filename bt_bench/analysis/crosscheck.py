@@ -61,10 +61,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Crosscheck:
-    """Two readings of the same device time."""
+    """Two readings of the same device time.
+
+    Args:
+        first: the reading that is checked.
+        second: the reading that it is checked against.
+        may_be_less: whether the first is of a warmer L2, and so may be less by any amount.
+    """
 
     first: Reading
     second: Reading
+    may_be_less: bool = False
 
     @property
     def difference_us(self) -> float | None:
@@ -86,7 +93,7 @@ class Crosscheck:
         difference, tolerance = self.difference_us, self.tolerance_us
         if difference is None or tolerance is None:
             return None
-        return abs(difference) <= tolerance
+        return difference <= tolerance and (self.may_be_less or difference >= -tolerance)
 
 
 def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Crosscheck, ...]:
@@ -95,7 +102,9 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
     - The event pair behind a queue against the span by the profiler, with the same L2. Each has its
       intercept once, however many kernels there are between first start and last end.
     - The slope of graphs against the busy time by the profiler: both have their intercept once per
-      device operation.
+      device operation. A replay finds in the L2 what the one before it left, a profiled step what
+      all arms left. With tables larger than the L2 the slope was 3.8 of 7.3 µs less, and 0.7 µs
+      less with fewer tables, on an H200; so only a slope that is more contradicts the profiler.
 
     The intercepts apply to kernels only. A method adds another, unknown time to a copy: a graph may
     wait some 10 µs between a copy from the host and the kernel behind it, which the profiler does
@@ -145,7 +154,7 @@ def crosschecks_of(
             known = None if added is None or operations is None else added * operations
             readings.append(Reading(series, reported, known))
         else:
-            checks.append(Crosscheck(*readings))
+            checks.append(Crosscheck(*readings, may_be_less=pair is _BUSY_TIMES))
     return tuple(checks)
 
 

@@ -74,6 +74,15 @@ def test_tolerance(first_us: float, second_us: float, agrees: bool) -> None:
     assert check.agrees is agrees
 
 
+def test_a_slope_may_be_less_for_its_l2_is_warmer() -> None:
+    intercepts = dict.fromkeys(INTERCEPTS, 0.0)
+    for slope_us, gpu_us, agrees in [(3.6, 7.3, True), (7.3, 3.6, False), (7.3, 6.4, True)]:
+        (check,) = _check({SLOPE: slope_us, GPU: gpu_us}, "gather", intercepts=intercepts)
+        assert check.agrees is agrees, slope_us
+    (check,) = _check({COLD_EVENT: 3.6, COLD_SPAN: 7.3}, "gather", intercepts=intercepts)
+    assert check.agrees is False
+
+
 def test_without_an_intercept_it_cannot_be_told() -> None:
     times = {BUSY_EVENT: 99.0, BUSY_SPAN: 1.0}
     (check,) = _check(times, "gather", intercepts={Method.EVENTS: 2.0})
