@@ -1,5 +1,7 @@
 """Claims on things of this host that one process has at a time: a GPU, or the time of its cores.
 
+Several processes may share a thing, and nobody can have it to itself meanwhile.
+
 A claim is a lock on an empty file that stays, since a file that was removed while somebody waits
 for it would be a second lock. The kernel gives a claim back when its process ends, however it ends.
 A fork of the process does not have it, which is why it is no `flock`.
@@ -37,8 +39,11 @@ class Claim:
         self._path = FOLDER / f"bt-bench.{thing}.claim"
         self._number: int | None = None
 
-    def take(self) -> bool:
+    def take(self, *, shared: bool = False) -> bool:
         """Take the thing, unless a process has it, this one included; return whether it is ours.
+
+        Args:
+            shared: whether other processes may share it.
 
         Raises:
             UsageError: if files cannot be locked in its folder.
@@ -51,7 +56,8 @@ class Claim:
         try:
             with _saying_what_is_expected(self._path):
                 self._number = self._opened()
-                fcntl.lockf(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+                fcntl.lockf(self._number, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             self.give_back()
             return False
@@ -64,7 +70,10 @@ class Claim:
         return True
 
     def holder(self) -> str:
-        """Return the id and the command of the process that has it, such as `123 (bt-bench …)`."""
+        """Return the id and the command of the process that has it, such as `123 (bt-bench …)`.
+
+        If several share it, it is the one that came last.
+        """
         # Closing any descriptor of a file gives all claims of a process on it back.
         if (self._path, os.getpid()) in _HELD:
             return _who()

@@ -6,12 +6,14 @@ import shlex
 from collections import Counter
 from contextlib import ExitStack
 from datetime import date
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import resolved
 from bt_bench.cli.check_report import (
     branches_text,
     check_json,
@@ -25,6 +27,7 @@ from bt_bench.cli.check_report import (
 )
 from bt_bench.cli.exits import say
 from bt_bench.cli.failures import Failures
+from bt_bench.cli.gpus import GpusOption, chosen_gpus, workers_for
 from bt_bench.cli.loading import kernel_folders, load_spec, reports_folder
 from bt_bench.cli.next_steps import PROGRAM, command, near, repeated
 from bt_bench.cli.options import (
@@ -47,7 +50,7 @@ from bt_bench.cli.options import (
 from bt_bench.cli.sharding import ShardOption, sharded, share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bt_bench.protocol import Recipe, Suite
     from bt_bench.results import Crash
@@ -61,6 +64,7 @@ def check(
     select: SelectOption = None,
     overrides: SetOption = None,
     shard: ShardOption = None,
+    gpus: GpusOption = None,
     device: DeviceOption = None,
     kernels: KernelsOption = None,
     vllm_source: VllmSourceOption = None,
@@ -141,6 +145,7 @@ def check(
     - `bt-bench check quick --kernels ./my_kernels --variants mine`
     - `bt-bench check --variants fused --deep`
     - `bt-bench check production --shard 2/8`
+    - `bt-bench check production --gpus all`
     - `bt-bench check --variants fused --scenario 17`
     - `bt-bench check --kernels ./my_kernels --scenario reports/check/mine-17.json`
     """
@@ -182,8 +187,10 @@ def check(
         BATCH,
         PROCESSES,
         Exploring,
+        Place,
         check_memory,
         check_spec,
+        leased,
         limit_seconds,
         read_found,
     )
@@ -211,26 +218,35 @@ def check(
     else:
         numbers = wanted
     names = [entry.name for entry in entries]
+    devices = chosen_gpus(gpus, device)
     references = worker_for(spec, [], "cpu")
     with (
         told_on_stderr("loading torch and the variants") as tell,
         ExitStack() as at_end,
-        worker_for(spec, entries, device, traceback=traceback) as worker,
+        workers_for(spec, entries, devices, traceback=traceback) as of_devices,
+        # Nothing is timed, but a run that times a GPU would be disturbed.
+        leased([worker.hello.environment for worker in of_devices], shared=True),
     ):
         at_end.callback(references.close)
         if recipes or numbers:
             references.start()  # its start takes as long as some checks
-        kind = worker.hello.device
-        workers = [worker]
+        kind = of_devices[0].hello.device
+        workers = list(of_devices)
         # A stored scenario may depend on scenarios played before it in the same process.
-        for _ in range(1, 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))):
-            workers.append(worker_for(spec, entries, kind, traceback=traceback))
+        most = 1 if recipes else min(PROCESSES[kind], -(-len(numbers) // BATCH))
+        for place in range(len(devices), most):
+            choice = resolved(devices[place % len(devices)], kind)
+            workers.append(worker_for(spec, entries, choice, traceback=traceback))
             at_end.callback(workers[-1].close)
             workers[-1].start()
-        check_memory(spec, len(entries), worker.hello.available_bytes)
+        for worker in of_devices:
+            check_memory(spec, len(entries), worker.hello.available_bytes)
         if scenario is None:
-            checks = check_spec(Noticing(worker, warn), spec, names, tell)
-            outcomes = _taken(checks, show_all=show_all, as_json=as_json)
+            places = [Place(Noticing(each, warn), each.hello.environment) for each in of_devices]
+            with _Shown(outcomes, show_all=show_all, as_json=as_json) as shown:
+                left = check_spec(places, spec, names, shown.add, tell, say)
+            alive = [place in left for place in places]
+            workers = [each for each, there in zip(workers, cycle(alive), strict=False) if there]
         limit = limit_seconds(len(numbers) + len(recipes), deep=deep)
         failed = {outcome.variant for outcome in outcomes if outcome.failure is not None}
         right = [name for name in names if name not in failed]
@@ -244,11 +260,12 @@ def check(
         if right and (recipes or numbers):
             tell("loading torch and the variants in more processes")
             with references, ExitStack() as beside:
-                for other in workers[1:]:
-                    beside.enter_context(other)
+                for other in workers:
+                    if other not in of_devices:
+                        beside.enter_context(other)
                 exploring = Exploring(
                     known,
-                    [Noticing(each, warn) for each in workers],
+                    [Noticing(each, warn) for each in workers[: max(1, most)]],
                     references,
                     spec.plan.seed,
                     deep=deep,
@@ -287,22 +304,38 @@ def check(
     return ExitCode.CHECK_FAILED if counts["failed"] or lacking else ExitCode.OK
 
 
-def _taken(checks: Iterable[Outcome], *, show_all: bool, as_json: bool) -> list[Outcome]:
-    """Run the checks of workloads, and print their outcomes unless there is to be a document."""
-    outcomes: list[Outcome] = []
-    failures = Failures(show_all=show_all)
-    try:
-        for outcome in checks:
-            outcomes.append(outcome)
-            is_shown = show_all if outcome.failure is None else failures.is_shown(outcome)
-            if not as_json and is_shown:
-                print(line_of(outcome), flush=True)
-    finally:  # also when it is interrupted
-        for line in () if as_json else failures.lines():
+class _Shown:
+    """The checks of workloads; prints their outcomes, unless there is to be a document.
+
+    What was checked is summed up when its `with` block ends, also if it is interrupted.
+
+    Args:
+        outcomes: collects the outcomes.
+        show_all: print a line for each.
+        as_json: print none.
+    """
+
+    def __init__(self, outcomes: list[Outcome], *, show_all: bool, as_json: bool) -> None:
+        self._outcomes = outcomes
+        self._show_all, self._as_json = show_all, as_json
+        self._failures = Failures(show_all=show_all)
+
+    def add(self, outcome: Outcome) -> None:
+        """Collect an outcome, and print it if it is among those to be printed one by one."""
+        self._outcomes.append(outcome)
+        passed = outcome.failure is None
+        is_shown = self._show_all if passed else self._failures.is_shown(outcome)
+        if not self._as_json and is_shown:
+            print(line_of(outcome), flush=True)
+
+    def __enter__(self) -> _Shown:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for line in () if self._as_json else self._failures.lines():
             print(line)
-        for line in () if as_json or show_all else summed_up(outcomes):
+        for line in () if self._as_json or self._show_all else summed_up(self._outcomes):
             print(line, flush=True)
-    return outcomes
 
 
 def _wanted(

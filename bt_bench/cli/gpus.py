@@ -24,9 +24,9 @@ GpusOption = Annotated[
     typer.Option(
         "--gpus",
         metavar="GPUS",
-        help="Measure on several GPUs of this host at once, each of which takes the next case when "
-        "it has measured one: all, or indices and UUIDs, such as 0,2. With --device cpu, names of "
-        "workers on the CPU.",
+        help="Use several GPUs of this host at once; each takes the next case when it has done "
+        "one: all, or indices and UUIDs, such as 0,2. With --device cpu, names of workers on the "
+        "CPU.",
         show_default="the one of --device",
     ),
 ]
@@ -107,6 +107,8 @@ def workers_for(
     Raises:
         UsageError: if a device does not exist, or if two are the same GPU.
     """
+    from bt_bench.runs import refuse_twice
+
     with ExitStack() as stack:
         several = len(devices) > 1
         workers = [
@@ -116,14 +118,7 @@ def workers_for(
         for worker in workers:
             stack.callback(worker.close)
             worker.start()
-        seen: dict[str, DeviceChoice] = {}
-        for device, worker in zip(devices, workers, strict=True):
+        for worker in workers:
             stack.enter_context(worker)
-            for gpu in worker.hello.environment.gpus[:1]:
-                if gpu.uuid is not None and gpu.uuid in seen:
-                    raise UsageError(
-                        f"--gpus names GPU-{gpu.uuid} twice, as {seen[gpu.uuid]} and as {device}; "
-                        "leave one of them out"
-                    )
-                seen[str(gpu.uuid)] = device
+        refuse_twice([worker.hello.environment for worker in workers])
         yield workers

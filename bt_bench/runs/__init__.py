@@ -40,7 +40,7 @@ from bt_bench.runs.gate.trees import (
     working_tree,
 )
 from bt_bench.runs.gate.wanted import choose_metrics
-from bt_bench.runs.leases import leased
+from bt_bench.runs.leases import leased, refuse_twice
 from bt_bench.runs.merge.merging import Merged, MergeRequest, merge
 from bt_bench.runs.preflight import (
     check_conditions,
@@ -55,4 +55,5 @@ from bt_bench.runs.replay import Deviation, Replayed, replay
 from bt_bench.runs.selfcheck.recorded import recording_paths
 from bt_bench.runs.selfcheck.report import facts_of, selfcheck_document, selfcheck_json
 from bt_bench.runs.selfcheck.resampled import RecordedPopulation
-from bt_bench.runs.sweep import Place, SweepRequest, run_sweep, write_plan
+from bt_bench.runs.sharing import Place
+from bt_bench.runs.sweep import SweepRequest, run_sweep, write_plan

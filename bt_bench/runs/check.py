@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from bt_bench.config import SweepSpec
@@ -15,6 +16,7 @@ from bt_bench.protocol import (
     running,
 )
 from bt_bench.results import Reason, ReasonCode
+from bt_bench.runs.sharing import Place, share
 from bt_bench.worker import (
     CheckCase,
     CheckConformance,
@@ -78,33 +80,133 @@ def check_conformance(
 
 
 def check_spec(
-    runner: Runner,
+    places: Sequence[Place],
     spec: SweepSpec,
     arms: Sequence[str],
+    on_outcome: Callable[[Outcome], None],
     report: Callable[[str], None] = lambda _: None,
-) -> Iterator[Outcome]:
+    warn: Callable[[str], None] = lambda _: None,
+) -> list[Place]:
     """Check every arm on all conformance workloads and on each case of a config.
 
+    Several devices each take the next workload; the outcomes are the ones of a single device. An
+    arm that crashed its worker is not tried on the remaining conformance workloads.
+
     Args:
-        runner: runs the tasks.
+        places: the devices.
         spec: the config.
         arms: the variants.
+        on_outcome: called with each outcome, in the order of workloads, variants and operations.
         report: called with the progress, in words.
+        warn: called with a message for each device that is given up.
+
+    Returns:
+        The devices that are left.
+
+    Raises:
+        WorkerError: as `share`.
     """
     tasks: list[_Check] = list(_conformance(spec, all_features=True))
     tasks += [CheckCase(case, tuple(spec.operations)) for case in spec.cases]
-    remaining: Sequence[str] = arms
-    for done, task in enumerate(tasks):
-        steps = _Steps(task.title, f"{done} of {len(tasks)} workloads checked", report)
-        steps.tell()
-        if isinstance(task, CheckConformance):
-            found, remaining = _checked(runner, task, remaining, steps)
-        else:
-            found, _ = _checked(runner, task, arms, steps)
-        yield from found
+    checks = _Checks(len(tasks), arms, on_outcome, report)
+    devices = [_Checker(place, checks) for place in places]
+    left = share(devices, list(enumerate(tasks)), lambda unit: unit[1].title, warn)
+    return [device.place for device in devices if device in left]
 
 
 _Check = CheckConformance | CheckCase
+
+
+class _Checks:
+    """The outcomes of all workloads, which devices find in any order.
+
+    Args:
+        total: number of workloads.
+        arms: the variants.
+        on_outcome: called with each outcome, in the order of the workloads.
+        report: called with the progress, in words.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        arms: Sequence[str],
+        on_outcome: Callable[[Outcome], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._total = total
+        self._arms = arms
+        self._on_outcome = on_outcome
+        self._report = report
+        self._found: dict[int, tuple[_Check, Sequence[Outcome]]] = {}
+        self._told = 0  # workloads whose outcomes were passed on
+        self._crashed: dict[str, int] = {}  # by variant, its first conformance workload
+        self._lock = Lock()
+
+    def tell(self, activity: str) -> None:
+        """Report what a device is at, and how many workloads are done."""
+        self._report(f"{activity}: {len(self._found)} of {self._total} workloads checked")
+
+    def arms_of(self, index: int, task: _Check) -> list[str]:
+        """Return the variants to check on a workload, by the crashes that are known so far."""
+        return [arm for arm in self._arms if self._counts(arm, index, task)]
+
+    def add(self, index: int, task: _Check, found: Sequence[Outcome], left: Sequence[str]) -> None:
+        """Add the outcomes of a workload, and pass on those that are next.
+
+        Args:
+            index: of the workload.
+            task: its check.
+            found: the outcomes.
+            left: variants that did not crash.
+        """
+        with self._lock:
+            if isinstance(task, CheckConformance):
+                for arm in {outcome.variant for outcome in found}.difference(left):
+                    self._crashed[arm] = min(index, self._crashed.get(arm, index))
+            self._found[index] = task, found
+            while self._told in self._found:
+                next_task, outcomes = self._found[self._told]
+                for outcome in outcomes:
+                    if self._counts(outcome.variant, self._told, next_task):
+                        self._on_outcome(outcome)
+                self._told += 1
+
+    def _counts(self, arm: str, index: int, task: _Check) -> bool:
+        """Return whether a variant has not crashed on an earlier conformance workload."""
+        return isinstance(task, CheckCase) or self._crashed.get(arm, index) >= index
+
+
+@dataclass(frozen=True)
+class _Checker:
+    """A device that checks workloads.
+
+    Args:
+        place: the device.
+        checks: receives the outcomes.
+    """
+
+    place: Place
+    checks: _Checks
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    def begin(self) -> None:
+        """Do nothing: no workload needs another."""
+
+    def do(self, unit: tuple[int, _Check]) -> None:
+        """Check all variants on a workload."""
+        index, task = unit
+        steps = _Steps(f"checking {task.title}", self.checks.tell)
+        self.checks.tell(steps.activity)
+        arms = self.checks.arms_of(index, task)
+        self.checks.add(index, task, *_checked(self.place.runner, task, arms, steps))
+
+    def abandon(self) -> None:
+        """See `Device`."""
+        self.place.runner.abandon()
 
 
 @dataclass(frozen=True)
@@ -112,22 +214,16 @@ class _Steps:
     """A watcher of a task that reports how many of its steps are done.
 
     Args:
-        title: name of the workload.
-        so_far: how many workloads are done, in words.
-        report: called with the progress, in words.
+        activity: the task, in words.
+        report: called with the activity and its steps.
     """
 
-    title: str
-    so_far: str
+    activity: str
     report: Callable[[str], None]
-
-    def tell(self, steps: str = "") -> None:
-        """Report the workload."""
-        self.report(f"checking {self.title}{steps}: {self.so_far}")
 
     def round(self, progress: RoundProgress) -> None:
         """See `Watcher`."""
-        self.tell(f", {progress.done} of {progress.rounds} steps")
+        self.report(f"{self.activity}, {progress.done} of {progress.rounds} steps")
 
     def worker_replaced(self, why: str) -> None:
         """Do nothing: crashes are warned of elsewhere."""

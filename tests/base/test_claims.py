@@ -42,6 +42,20 @@ for turn in range(int(sys.argv[3])):
     time.sleep(rng.uniform(0, 0.004))
 """
 
+# Shares a thing until its input ends, or says that it cannot.
+_SHARES = """\
+import sys
+from pathlib import Path
+from bt_bench.base import claims
+
+claims.FOLDER = Path(sys.argv[1])
+if claims.Claim("GPU-aaaa-1").take(shared=True):
+    (claims.FOLDER / "shared").touch()
+    sys.stdin.read()
+else:
+    print("refused")
+"""
+
 
 @pytest.fixture
 def claimants(tmp_path, monkeypatch):
@@ -110,13 +124,33 @@ def test_a_second_run_on_a_gpu_is_refused_by_the_name_of_the_first(claimants, tm
             pass
         os.killpg(first.pid, 9)
         first.wait()
-    assert (
-        f"GPU-aaaa-1 is being timed by process {first.pid} (bt-bench {tmp_path} 0 1 stays)"
-        in str(refused.value)
+    assert f"GPU-aaaa-1 is in use by process {first.pid} (bt-bench {tmp_path} 0 1 stays)" in str(
+        refused.value
     )
     assert "wait for it, or choose another GPU by --device or --gpus" in str(refused.value)
     with leased([environment_of("aaaa-1")]):
         assert (tmp_path / "bt-bench.GPU-aaaa-1.claim").stat().st_mode & 0o777 == 0o666
+
+
+def test_what_times_nothing_shares_a_gpu_with_its_like_but_not_with_what_does(claimants, tmp_path):
+    environments = [environment_of("aaaa-1")]
+    command = [sys.executable, "-c", _SHARES, tmp_path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as first:
+        wait_for((tmp_path / "shared").exists)
+        with leased(environments, shared=True):
+            pass
+        with (
+            pytest.raises(UsageError, match="GPU-aaaa-1 is in use by process"),
+            leased(environments),
+        ):
+            pass
+        first.stdin.close()
+        first.wait()
+    with leased(environments):
+        process = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True)
+    assert process.stdout == "refused\n"
+    with pytest.raises(UsageError, match="--gpus names GPU-aaaa-1 twice"), leased(2 * environments):
+        pass
 
 
 def test_a_turn_is_waited_for_and_told(claimants, tmp_path, monkeypatch):

@@ -128,11 +128,11 @@ def test_check(config):
 
 
 def test_what_was_checked_until_ctrl_c_is_told(config, monkeypatch):
-    def two_and_then_ctrl_c(*_):
+    def two_and_then_ctrl_c(_places, _spec, _arms, on_outcome, *_):
         lacks = Reason(code=ReasonCode.UNSUPPORTED, message="lacks dummy_requests")
-        yield Outcome("fused", "one", "step", None, 3)
-        yield Outcome("fused", "one", "apply", None, 3)
-        yield Outcome("fused", "two", "step", lacks, 0)
+        on_outcome(Outcome("fused", "one", "step", None, 3))
+        on_outcome(Outcome("fused", "one", "apply", None, 3))
+        on_outcome(Outcome("fused", "two", "step", lacks, 0))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bt_bench.runs.check_spec", two_and_then_ctrl_c)

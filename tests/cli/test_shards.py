@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.commands import TINY, run
 from support.refusals import refused
@@ -131,6 +133,15 @@ def test_check_takes_a_share_of_the_cases(swept):
     options = ("--shard", "1/2", "--explore", "9", "--require-paths")
     message = refused("check", swept / "tiny.yaml", *options)
     assert "--shard 1/2: --paths needs all scenarios; leave one of them out" in message
+
+
+def test_workers_share_a_check(swept):
+    options = ("--device", "cpu", "--variants", "fused", "--all", "--explore", "5")
+    one = run("check", swept / "tiny.yaml", *options)
+    two = run("check", swept / "tiny.yaml", *options, "--gpus", "one,two")
+    assert (one.code, two.code) == (0, 0), two.err
+    untimed = [re.sub(r"in \d+ s", "in … s", each.out) for each in (one, two)]
+    assert untimed[0] == untimed[1]
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 98])

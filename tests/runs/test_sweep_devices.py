@@ -27,7 +27,8 @@ from support.fake_gpus import (
 from bt_bench.base.errors import UsageError
 from bt_bench.results import RunFolder, VariantResult, read_run
 from bt_bench.runs.progress import Lines
-from bt_bench.runs.sweep import Place, SweepRequest, run_sweep
+from bt_bench.runs.sharing import Place
+from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.worker.tasks.outcome import RoundProgress
 from bt_bench.worker.tasks.runner import Finished, WorkerError
 from bt_bench.worker.tasks.tasks import Calibrate, MeasureCase
@@ -136,7 +137,7 @@ def test_a_lost_device_gives_its_case_back(sweep):
     assert len(results[0].cases) == 6 * len(OPERATIONS)
     assert any(
         f"GPU-aaaaaaaa is given up: no fresh worker could be started: no GPU to run on; another "
-        f"device measures {case}" in line
+        f"device takes {case}" in line
         for line in said
     )
 

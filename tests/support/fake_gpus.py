@@ -25,7 +25,8 @@ from bt_bench.results.run.case import CheckReport
 from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.plan import Plan
 from bt_bench.runs.progress import Lines
-from bt_bench.runs.sweep import Place, SweepRequest, run_sweep
+from bt_bench.runs.sharing import Place
+from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.suites.block_tables.workloads import UniformParameters
 from bt_bench.variants.catalogue import VariantEntry

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 from bt_bench.runs.sweep.request import SweepRequest, write_plan
-from bt_bench.runs.sweep.running import Place, run_sweep
+from bt_bench.runs.sweep.running import run_sweep

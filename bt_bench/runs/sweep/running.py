@@ -6,12 +6,8 @@ Everything that needs a device is done by a `Runner`: this module imports neithe
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 
-from bt_bench.base import one_line
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Operation
 from bt_bench.results import (
@@ -23,25 +19,13 @@ from bt_bench.results import (
 )
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.progress import Progress
+from bt_bench.runs.sharing import Place, share
 from bt_bench.runs.sweep.cases import CaseSweep
 from bt_bench.runs.sweep.request import SweepRequest, write_plan
 from bt_bench.runs.sweep.results import Results
-from bt_bench.worker import Noticing, Runner, WorkerError
+from bt_bench.worker import Noticing, Runner
 
 _Case = tuple[CaseSpec, list[Operation]]  # a case, and its operations in the order of measuring
-
-
-@dataclass(frozen=True)
-class Place:
-    """A device that takes part in a sweep.
-
-    Args:
-        runner: has the variants and the device.
-        environment: as the runner's process found it.
-    """
-
-    runner: Runner
-    environment: Environment
 
 
 def run_sweep(
@@ -77,20 +61,17 @@ def run_sweep(
     for text in dict.fromkeys(text for place in places for text in _warnings(place.environment)):
         progress.say(f"warning: {text}")
     rng = random.Random(spec.plan.seed)
-    cases = deque(
+    cases = [
         (case, rng.sample(spec.operations, len(spec.operations)))
         for case in rng.sample(spec.cases, len(spec.cases))
-    )
+    ]
     devices = [
         _Device(request, results, place.runner, part, progress, is_alone=not others)
         for place, part in zip(places, results.parts, strict=True)
     ]
     complete = False
     try:
-        if others:
-            _share(devices, cases, progress)
-        elif (lost := devices[0].work(cases)) is not None:
-            raise lost.error
+        share(devices, cases, lambda unit: unit[0].name, progress.say)
         complete = True
     finally:
         closed = results.close(complete)
@@ -99,44 +80,6 @@ def run_sweep(
 
 def _warnings(environment: Environment) -> Sequence[str]:
     return (*condition_texts(environment.conditions), *fallback_texts(environment.helpers))
-
-
-def _share(devices: Sequence[_Device], cases: deque[_Case], progress: Progress) -> None:
-    """Have all devices take cases at once, in a thread each, until none is left."""
-    left = list(devices)
-    given_back: set[str] = set()
-    with ThreadPoolExecutor(len(devices)) as pool:  # a worker ends with the thread that started it
-        try:
-            while left:
-                works = {pool.submit(device.work, cases): device for device in left}
-                for work in as_completed(works):
-                    lost = work.result()
-                    if lost is None:
-                        continue
-                    device = works[work]
-                    left.remove(device)
-                    name = None if lost.case is None else lost.case[0].name
-                    if not left or name in given_back:
-                        raise lost.error
-                    if name is not None and lost.case is not None:
-                        given_back.add(name)
-                        cases.append(lost.case)
-                    what = f"; another device measures {name}" if name else ""
-                    progress.say(f"{device.name} is given up: {one_line(str(lost.error))}{what}")
-                if not cases:
-                    return
-        except BaseException:
-            for device in devices:
-                device.runner.abandon()
-            raise
-
-
-@dataclass(frozen=True)
-class _Lost:
-    """A device that is gone, with the case that it was measuring, if any."""
-
-    case: _Case | None
-    error: WorkerError
 
 
 class _Device:
@@ -167,41 +110,34 @@ class _Device:
         self.runner = Noticing(runner, results.note)
         self._part = part
         self._progress = progress if is_alone else progress.of(self.name)
-        self._failures: dict[str, Reason] | None = None  # of variants; unknown before it has begun
+        self._failures: dict[str, Reason] = {}  # of variants, before any case
 
-    def work(self, cases: deque[_Case]) -> _Lost | None:
-        """Take cases until none is left; return why not, if the device is gone.
+    def do(self, unit: _Case) -> None:
+        """Measure a case, unless the results have it already.
 
         Raises:
+            WorkerError: if the device is gone.
             UsageError: for a case that cannot be built, or results that cannot be written.
         """
-        taken = None
-        try:
-            if self._failures is None:
-                self._failures = self._begun()
-            while cases:
-                try:
-                    taken = case, operations = cases.popleft()
-                except IndexError:  # another device was faster
-                    break
-                missing = self._results.missing(case.name, operations, self._part)
-                if missing:
-                    CaseSweep(
-                        self._request, self.runner, self._progress, case, self._failures, self._part
-                    ).run(missing, self._results)
-                taken = None
-        except WorkerError as error:
-            return _Lost(taken, error)
-        return None
+        case, operations = unit
+        missing = self._results.missing(case.name, operations, self._part)
+        if missing:
+            CaseSweep(
+                self._request, self.runner, self._progress, case, self._failures, self._part
+            ).run(missing, self._results)
 
-    def _begun(self) -> dict[str, Reason]:
-        """Calibrate; return the variants that fail on the conformance workloads, and why."""
+    def abandon(self) -> None:
+        """See `Device`."""
+        self.runner.abandon()
+
+    def begin(self) -> None:
+        """Calibrate, and look for variants that fail on the conformance workloads."""
         progress = self._progress
         if not self._results.is_calibrated(self._part):
             progress.phase("calibrating the harness")
             self._results.calibrate(self.runner, self._part, progress)
         progress.phase("checking the variants on the conformance workloads")
-        failures: dict[str, Reason] = {}
+        failures = self._failures
         for outcome in check_conformance(
             self.runner, self._request.spec, self._request.arms, progress
         ):
@@ -211,4 +147,3 @@ class _Device:
                     f"{outcome.variant}: FAILED, and so will all of its cases, which are not run: "
                     f"{outcome.failure.code}: {outcome.failure.message}"
                 )
-        return failures
