@@ -14,7 +14,9 @@ Each is drawn at 80 columns, and at 120 columns with `-120` appended to its name
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -27,7 +29,7 @@ from rich.text import Text
 from bt_bench.cli.next_steps import next_lines
 from bt_bench.config import planned_variants
 from bt_bench.report import print_run
-from bt_bench.results import read_run
+from bt_bench.results import PAGE_NAME, read_run
 
 PICTURES = ROOT / "docs" / "pictures"
 ORIGIN = Path("reports/h100/origin")
@@ -115,9 +117,13 @@ _INSTALLED = (
 
 
 def printed(arguments: tuple[str, ...], columns: int) -> str:
-    """Run bt-bench as in a terminal of `columns` columns; return its output, with colours."""
+    """Run bt-bench on the committed run as in a terminal; return its output, with colours."""
     terminal = {"FORCE_COLOR": "1", "NO_COLOR": "", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
-    done = bt_bench(*arguments, code=_INSTALLED, cwd=ROOT, **terminal)
+    with tempfile.TemporaryDirectory() as scratch:
+        # Without a page that somebody had made there: the screen names it.
+        ignored = shutil.ignore_patterns(PAGE_NAME)
+        shutil.copytree(ROOT / ORIGIN, Path(scratch) / ORIGIN, ignore=ignored)
+        done = bt_bench(*arguments, code=_INSTALLED, cwd=Path(scratch), **terminal)
     done.check_returncode()
     return done.stdout.rstrip("\n")
 
@@ -126,13 +132,16 @@ def _write_quick_screens() -> None:
     """Run a sweep once, and draw its final output at each width."""
     with tempfile.TemporaryDirectory() as folder:
         config = ROOT / "configs" / "quick.yaml"
-        bt_bench("sweep", config, "--device", "cpu", "--reports", folder).check_returncode()
-        (run,) = Path(folder).iterdir()
+        done = bt_bench("sweep", config, "--device", "cpu", cwd=Path(folder))
+        done.check_returncode()
+        (run,) = Path(folder, "reports").iterdir()
         results = read_run(run, planned_variants(run) or ())
+        with contextlib.chdir(folder):
+            lines = [*next_lines(Path("reports") / run.name, results, AFTER_MAKE)]
         for columns, suffix in WIDTHS.items():
             console = _recording("make sweep", columns)
             print_run(results, console=console)
-            for line in ("", *next_lines(Path("reports") / run.name, results, AFTER_MAKE)):
+            for line in ("", *lines):
                 console.print(Text(line), soft_wrap=True)
             _write(f"sweep-quick{suffix}", _svg(console))
 

@@ -46,6 +46,11 @@ class Promise:
     found: str
     kept: bool
 
+    @property
+    def finding(self) -> str:
+        """The promise with the measured value."""
+        return f"{self.promise}; found {self.found}"
+
 
 def apart_percent(lines: Sequence[MethodLine]) -> dict[float, float]:
     """Return the relative difference of methods without intercepts, in percent, by length.
@@ -112,7 +117,8 @@ def _lines(calibration: Calibration) -> Iterator[Promise]:
         gradient = found.line.gradient if found else None
         yield Promise(
             f"gradient_{method.value}",
-            f"the gradient of the {METHOD_TITLES[method]} is 1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
+            f"{METHOD_TITLES[method]}: the slope over known kernel lengths is "
+            f"1 ± {100 * GRADIENT_TOLERANCE:.0f} %",
             _NOT_MEASURED if gradient is None else f"{gradient:.4f}",
             gradient is not None and abs(gradient - 1) <= GRADIENT_TOLERANCE,
         )
@@ -121,7 +127,7 @@ def _lines(calibration: Calibration) -> Iterator[Promise]:
     widest = max(apart.values(), default=None)
     yield Promise(
         "agreement",
-        f"{names} agree within {LARGEST_APART_PERCENT:.0f} %, less intercepts",
+        f"{names} agree within {LARGEST_APART_PERCENT:.0f} %, offsets removed",
         _NOT_MEASURED if widest is None else f"{format_percent(widest)} % apart",
         widest is not None and widest <= LARGEST_APART_PERCENT,
     )
@@ -132,7 +138,7 @@ def _chains(calibration: Calibration) -> Promise:
     found = ", ".join(f"{chain.counted} of {chain.launched}" for chain in chains)
     return Promise(
         "chains",
-        "launches of chains of empty kernels are counted exactly",
+        "every launch in a chain of empty kernels is counted",
         found or _NOT_MEASURED,
         bool(chains) and all(chain.counted == chain.launched for chain in chains),
     )
@@ -142,15 +148,17 @@ def _delay(injection: Injection | None) -> Iterator[Promise]:
     for quantity in (Quantity.HOST_US, Quantity.STEP_US, Quantity.GPU_US):
         moved_us = None if injection is None else moved_by_delay_us(injection, quantity)
         if quantity is Quantity.GPU_US:
-            verb, expected_share, tolerance = "does not show", 0.0, UNMOVED_SHARE
+            added, expected_share, tolerance = "nothing", 0.0, UNMOVED_SHARE
         else:
-            verb, expected_share, tolerance = "shows", 1.0, DELAY_TOLERANCE
-        promise = f"a delay of the host {verb} in {quantity.value}, ± {100 * tolerance:.0f} %"
+            added, expected_share, tolerance = "as much", 1.0, DELAY_TOLERANCE
+        wait = "wait" if injection is None else f"{format_number(injection.delay_us, 2)} µs wait"
+        promise = f"a {wait} on the host adds {added} to {quantity.value}, "
+        promise += f"± {100 * tolerance:.0f} %"
         found, kept = _NOT_MEASURED, False
         if injection is not None and moved_us is not None:
             off_us = abs(moved_us - expected_share * injection.delay_us)
             kept = off_us <= tolerance * injection.delay_us
-            found = f"{format_number(moved_us)} of {format_number(injection.delay_us)} µs"
+            found = f"{format_number(moved_us)} µs"
         yield Promise(f"delay_{quantity.value}", promise, found, kept)
 
 
@@ -162,7 +170,7 @@ def moved_by_delay_us(injection: Injection, quantity: Quantity) -> float | None:
 
 def _cold(calibration: Calibration) -> Promise:
     flush = calibration.flush
-    name, promise = "cold", "a read is slower after a flush than from the L2"
+    name, promise = "cold", "a read is slower after an L2 flush than from the L2"
     if flush is None or not flush.hot or not flush.cold:
         return Promise(name, promise, _NOT_MEASURED, False)
     cold_us = median(flush.cold)

@@ -98,7 +98,7 @@ def calibrate(
         print_document(calibration_document(calibration, [lead]))
     missed = [verdict for verdict in verdicts if not verdict.kept]
     for verdict in missed:
-        print(f"not as promised: {verdict.promise}; {verdict.found}", file=sys.stderr)
+        print(f"failed self-check: {verdict.finding}", file=sys.stderr)
     return ExitCode.CHECK_FAILED if missed else ExitCode.OK
 
 

@@ -67,7 +67,7 @@ def show_lottery(devices: Sequence[DeviceChoice], out: Path | None, as_json: boo
         for verdict in (each for each in found if not each.kept):
             missed = True
             where = environment.gpu_label or environment.device
-            print(f"not as promised: {where}: {verdict.promise}; {verdict.found}", file=sys.stderr)
+            print(f"failed self-check: {where}: {verdict.finding}", file=sys.stderr)
     return ExitCode.CHECK_FAILED if missed else ExitCode.OK
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bt_bench.cli.exits import visible
 
 if TYPE_CHECKING:
-    from bt_bench.results import VariantResult
+    from bt_bench.results import RunFolder, VariantResult
 
 PROGRAM = "bt-bench"
 
@@ -101,10 +101,12 @@ def next_lines(
         results: results of its variants.
         called: the program's name in commands; `None`: as it can be called here.
     """
-    is_merged = bool(results[0].shards)  # it has no tables, and cannot be resumed
-    tables = "" if is_merged else "report.html, comparison.md, "
-    yield visible(f"Results: {folder}{os.sep} ({tables}*.json)")
+    from bt_bench.results import RunFolder
+
+    run = RunFolder(folder)
+    yield visible(f"Results: {folder}{os.sep} ({', '.join(_files_of(run))})")
     commands = []
+    is_merged = bool(results[0].shards)  # it cannot be resumed
     if any(not result.complete for result in results) and not is_merged:
         begun = results[0].tool.command
         indexed = [given for given in _given(begun, "--device") if given.startswith("cuda:")]
@@ -131,8 +133,21 @@ def next_lines(
         some = [] if len(compared) == len(results) else ["--variants", ",".join(compared[1:])]
         commands.append(command("compare", folder, *some, called=called))
     commands.append(command("show", folder, "--all", called=called))
+    if not run.page_path.is_file():
+        commands.append(command("report", folder, called=called))
     for index, line in enumerate(commands):
         yield visible(f"{'Next:   ' if index == 0 else '        '} {line}")
+
+
+def _files_of(run: RunFolder) -> Iterator[str]:
+    """Yield the names of the files that the folder of a run has; of its results, patterns."""
+    from bt_bench.base import unpacked_path
+    from bt_bench.results import RESULT_SUFFIX
+
+    yield from (path.name for path in (run.page_path, run.comparison_path) if path.is_file())
+    paths = run.result_paths()
+    packings = {path.name.removeprefix(unpacked_path(path).name) for path in paths}
+    yield from (f"*{RESULT_SUFFIX}{packing}" for packing in sorted(packings))
 
 
 def _folders_of(folder: Path) -> tuple[str | None, tuple[str, ...]]:

@@ -70,7 +70,21 @@ class LogAxis:
         )
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Return ticks at round factors that are far enough apart, 1 among them."""
+        """Return ticks at round speed-ups, 1 among them."""
+        return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in self._round())
+
+    def change_ticks(self) -> tuple[Tick, ...]:
+        """Return ticks at round changes of the time in percent; longer times are on the left."""
+        times = LogAxis(1 / self.last, 1 / self.first)
+        return tuple(
+            Tick(
+                1 - times.at(each), f"{100 * (each - 1):+.3g} %" if each != 1 else "0 %", each == 1
+            )
+            for each in reversed(times._round())
+        )
+
+    def _round(self) -> list[float]:
+        """Return round factors on the axis that are far enough apart, 1 among them."""
         shown = [1.0]
         for factors in _FACTORS:
             both = {*map(_as_much_slower, factors), 1.0, *factors}
@@ -82,7 +96,7 @@ class LogAxis:
         for each in sorted(shown, key=lambda each: abs(math.log(each))):  # from 1 outwards
             if all(abs(self.at(each) - self.at(other)) >= _LEAST_APART for other in kept):
                 kept.append(each)
-        return tuple(Tick(self.at(each), f"{each:.3g} ×", each == 1) for each in sorted(kept))
+        return sorted(kept)
 
 
 def _as_much_slower(factor: float) -> float:

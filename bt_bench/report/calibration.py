@@ -99,7 +99,7 @@ def calibration_section(calibration: Calibration, *, profiles: bool = True) -> S
     blocks += _flush_blocks(calibration.flush)
     verdicts = judge_promises(calibration, profiles=profiles)
     missed = [verdict for verdict in verdicts if not verdict.kept]
-    blocks += [f"Not as promised: {verdict.promise}; {verdict.found}." for verdict in missed]
+    blocks += [f"Failed self-check: {verdict.finding}." for verdict in missed]
     return Section("Calibration", tuple(blocks))
 
 

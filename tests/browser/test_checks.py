@@ -84,6 +84,7 @@ BROKEN = {
     "samples that are not drawn": ("samples", '<svg width="200', '<i title="', "nothing is drawn"),
     "samples without a text": ("samples", ' aria-label="9 each"', "", "no text"),
     "samples without a table": ("samples", '<td class="n">9</td>', "", "no table with data"),
+    "samples without a scope": ("samples", '<th scope="col">two', "<th>two", "a th has no scope"),
     "samples beyond the page": (
         "samples",
         'width="200"',

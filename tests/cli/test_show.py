@@ -28,8 +28,8 @@ def test_a_run_is_shown_and_then_what_to_do_next():
         "origin, 5 cases on NVIDIA H100 80GB HBM3, Intel(R) Xeon(R) Processor: "
     )
     assert "GPU time, µs (gpu_us)\n  small_batch_1grp" in outcome.out
-    assert f"\nResults: {ORIGIN}/ (report.html, comparison.md, *.json)\nNext:" in outcome.out
-    assert outcome.out.rstrip().endswith(f"show {ORIGIN} --all")
+    assert f"\nResults: {ORIGIN}/ (" in outcome.out
+    assert f"show {ORIGIN} --all\n" in outcome.out
 
 
 def test_all_are_the_tables_of_comparison_md():
@@ -114,7 +114,26 @@ def test_show_needs_neither_torch_nor_triton():
 
 def next_of(*results) -> list[str]:
     lines = list(next_lines(Path("reports/run"), results))
-    return [line[9:].replace(program(), "bt-bench") for line in lines[1:]]
+    commands = [line[9:].replace(program(), "bt-bench") for line in lines[1:]]
+    assert commands.pop() == "bt-bench report reports/run"  # no page is there
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [
+        (["report.html", "comparison.md", "fused.json"], "report.html, comparison.md, *.json"),
+        (["comparison.md", "base.json", "fused.json.xz"], "comparison.md, *.json, *.json.xz"),
+        (["fused.json.gz", "config.yaml"], "*.json.gz"),
+    ],
+)
+def test_files_that_are_there_are_named_and_how_to_get_a_page(names, listed, tmp_path):
+    for name in names:
+        (tmp_path / name).touch()
+    first, *others = next_lines(tmp_path, [make_result("baseline", FINE)], "bt-bench")
+    assert first == f"Results: {tmp_path}/ ({listed})"
+    asks_for_one = f"bt-bench report {tmp_path}" in others[-1]
+    assert asks_for_one == ("report.html" not in names)
 
 
 FINE = [make_case("a", samples={Quantity.STAGE_US: [[1.0]]})]

@@ -59,7 +59,7 @@ def test_a_missed_promise_stands_out() -> None:
     text = render_plain(calibration_document(calibration))
     assert text.count("MISSED") == 2
     assert "3 of 4" in text
-    assert section_text(calibration).count("Not as promised:") == 2
+    assert section_text(calibration).count("Failed self-check:") == 2
 
 
 def test_what_was_not_measured_is_absent_and_not_0() -> None:
@@ -75,5 +75,5 @@ def test_a_file_with_less_than_it_should_hold_is_printed() -> None:
     line = DeviceLine(method=Method.PROFILER, set_us=[3, 10, 50], reported_us=[[3.6], []])
     figures = [Figure(name="empty_call", what="nothing", samples=[])]
     calibration = make_calibration(figures=figures, lines=[line])
-    assert "Not as promised" in section_text(calibration)
+    assert "Failed self-check" in section_text(calibration)
     assert "not measured" in render_plain(calibration_document(calibration))

@@ -117,6 +117,8 @@ def samples(opened: Opened) -> list[str]:
                 }
                 if (!figure.querySelector("details.data[open] table td.n"))
                     faults.push(`${name}: its details.data has no table with data`);
+                if (figure.querySelector("th:not([scope])"))
+                    faults.push(`${name}: a th has no scope`);
             }
             return faults;
         }"""

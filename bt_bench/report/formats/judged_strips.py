@@ -10,7 +10,7 @@ from bt_bench.report.axis import SpeedUp, axis_of, speed_up_of, within_reach
 from bt_bench.report.formats.phrases import WITHOUT_FIGURE
 from bt_bench.report.formats.texts import TONES
 
-LEGEND = "Strips: speed-ups and their intervals, logarithmic; right of 1 × is faster, ○ undecided."
+_LEGEND = "Strips: {} and their intervals, logarithmic; right of {} is faster, ○ undecided."
 
 
 class JudgedStrips:
@@ -31,9 +31,17 @@ class JudgedStrips:
             return None
         return Strip(self._axis.place(found), TONES.get(judgement.verdict))
 
-    def axis(self, legend: str = "") -> Axis | None:
-        """Return the axis; `None` if no judgement has a strip."""
-        return None if self._axis is None else Axis(self._axis.ticks(), legend)
+    def axis(self) -> Axis | None:
+        """Return the axis of speed-ups; `None` if no judgement has a strip."""
+        return None if self._axis is None else Axis(self._axis.ticks())
+
+    def legible_axis(self, *, in_percent: bool) -> Axis | None:
+        """Return the axis with its legend, as speed-ups or as changes in percent; or `None`."""
+        if self._axis is None:
+            return None
+        if in_percent:
+            return Axis(self._axis.change_ticks(), _LEGEND.format("changes", "0 %"))
+        return Axis(self._axis.ticks(), _LEGEND.format("speed-ups", "1 ×"))
 
 
 def _figure(judgement: Judgement) -> SpeedUp | None:

@@ -22,6 +22,11 @@ _SMALLEST_FACTOR = 1.1
 """A change by a smaller factor is given in percent."""
 
 
+def is_factor(ratio: float) -> bool:
+    """Return whether a positive ratio of times is given as a factor, not in percent."""
+    return max(ratio, 1 / ratio) >= _SMALLEST_FACTOR
+
+
 def noun_of(series: Series) -> str:
     """Return the everyday name of a quantity: `host time`."""
     quantity = series.quantity
@@ -67,7 +72,7 @@ def _size(members: Sequence[Judgement]) -> str:
     factors = sorted(max(ratio, 1 / ratio) for ratio in ratios)
     if not factors:
         return "?"
-    if factors[0] >= _SMALLEST_FACTOR:
+    if is_factor(factors[0]):
         return f"{span_text(*format_factors(factors[0], factors[-1]))} ×"
     changes = sorted(abs(ratio - 1) for ratio in ratios)
     return f"{span_text(*(format_share(changes[at], 2).removesuffix(' %') for at in (0, -1)))} %"

@@ -15,8 +15,8 @@ from bt_bench.analysis import WORST_FIRST, Cause, Judged, Judgement, Overall, Ve
 from bt_bench.base import ABSENT, Bullets, Cell, Document, Heading, Section, Table
 from bt_bench.report.console import render_plain
 from bt_bench.report.formats.judged_document import MOST_SENTENCES, lead_of, needs_words, worst_of
-from bt_bench.report.formats.judged_strips import LEGEND, JudgedStrips
-from bt_bench.report.formats.phrases import sentences
+from bt_bench.report.formats.judged_strips import JudgedStrips
+from bt_bench.report.formats.phrases import is_factor, sentences
 from bt_bench.report.formats.texts import (
     TONES,
     cause_text,
@@ -27,9 +27,6 @@ from bt_bench.report.formats.texts import (
     speed_up_texts,
     value_text,
 )
-
-_LARGE = 1 / 1.1
-"""A time of at most this share of its base is shown as a speed-up, not as a change."""
 
 _ADVISORY = "Advisory: the sides are of different runs, between which a host's speed changes."
 
@@ -142,7 +139,7 @@ def worst_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     Args:
         listed: verdicts by line, see `worst_verdicts`.
     """
-    has_limit = _is_open(listed)
+    has_limit, in_percent = _is_open(listed), _in_percent(listed)
     strips = JudgedStrips(each for members in listed for each in members)
     columns = ("Verdict", "Case", "Metric", "Base", "Other", "Change", "Limit")
     rows: list[tuple[Cell, ...] | Heading] = []
@@ -152,10 +149,10 @@ def worst_table(listed: Sequence[Sequence[Judgement]]) -> Table:
     for title, of_side in sides.items():
         if len(sides) > 1:
             rows.append(Heading(title))
-        cells = [_brief_row(members, strips) for members in of_side]
+        cells = [_brief_row(members, strips, in_percent=in_percent) for members in of_side]
         rows += cells if has_limit else (row[:-1] for row in cells)
     shown = columns if has_limit else columns[:-1]
-    axis = strips.axis(LEGEND)
+    axis = strips.legible_axis(in_percent=in_percent)
     return Table(shown, tuple(rows), num_text_columns=3, notes_at_rows=True, axis=axis)
 
 
@@ -165,31 +162,39 @@ def _is_open(listed: Sequence[Sequence[Judgement]]) -> bool:
 
 def worst_caption(listed: Sequence[Sequence[Judgement]]) -> str:
     """Return a caption on the units of a table of `worst_table`."""
-    speed_ups = any(_is_speed_up(each) for members in listed for each in members)
-    changes = "changes in percent, or speed-ups," if speed_ups else "changes in percent"
+    changes = "changes in percent" if _in_percent(listed) else "speed-ups"
     # Such changes do not follow from the two medians beside them.
     paired = any(each.evidence and not each.advisory for members in listed for each in members)
     changes += " from pairs of rounds," * paired
-    limit = ", and the smallest change that would have been detected" * _is_open(listed)
+    limit = ", and the smallest slowdown that would have been detected" * _is_open(listed)
     return f"times in µs; {changes} with their interval{limit}"
 
 
-def _is_speed_up(judgement: Judgement) -> bool:
-    """Return whether a change is large enough to be shown as a factor, as in the sentences."""
-    ratio, is_time = judgement.ratio, judgement.evidence is not None
-    return is_time and judgement.verdict is Verdict.FASTER and 0 < (ratio or 0) <= _LARGE
+def _in_percent(listed: Sequence[Sequence[Judgement]]) -> bool:
+    """Return whether no change is so large that the sentences give it as a factor."""
+    every = (each for members in listed for each in members)
+    timed = (each for each in every if each.cause is not Cause.EXACT)
+    decided = (each for each in timed if each.verdict in (Verdict.FASTER, Verdict.SLOWER))
+    return not any(each.ratio and each.ratio > 0 and is_factor(each.ratio) for each in decided)
 
 
-def _brief_row(members: Sequence[Judgement], strips: JudgedStrips) -> tuple[Cell, ...]:
+def _change(judgement: Judgement, *, in_percent: bool) -> str:
+    if not in_percent and judgement.cause is not Cause.EXACT:
+        texts = speed_up_texts(judgement)
+        return f"{texts.point} ×" if texts.interval == ABSENT != texts.point else texts.whole
+    text, interval = change_text(judgement.ratio), range_texts(judgement).interval
+    if interval != ABSENT:
+        return f"{text} ({interval})"
+    return text if in_percent or text == ABSENT else f"{text} %"
+
+
+def _brief_row(
+    members: Sequence[Judgement], strips: JudgedStrips, *, in_percent: bool
+) -> tuple[Cell, ...]:
     judgement, more = members[0], len({each.key for each in members}) - 1
     is_one = len(members) == 1
-    texts = range_texts(judgement)
     why = (judgement.detail or cause_text(judgement)) if needs_words(judgement) else None
-    change = change_text(judgement.ratio)
-    if texts.low != ABSENT:
-        change += f" ({texts.interval})"
-    if _is_speed_up(judgement):
-        change = speed_up_texts(judgement).whole
+    change, limit = _change(judgement, in_percent=in_percent), range_texts(judgement).limit
     return (
         Cell(judgement.word, why, TONES.get(judgement.verdict)),
         Cell(f"{judgement.key} and {more} more" if more else judgement.key),
@@ -197,7 +202,7 @@ def _brief_row(members: Sequence[Judgement], strips: JudgedStrips) -> tuple[Cell
         Cell(value_text(judgement.base_value if is_one else None, judgement.unit)),
         Cell(value_text(judgement.other_value if is_one else None, judgement.unit)),
         Cell(change, strip=strips.of(judgement) if is_one else None),
-        Cell(texts.limit),
+        Cell(limit if in_percent or limit == ABSENT else f"{limit} %"),
     )
 
 

@@ -71,7 +71,10 @@ def _blocks(arms: Arms, case_id: CaseId, charts: bool) -> Iterator[Block]:
         yield from window_charts(arms, case_id)
         work = work_table(arms, [case_id])
         if work is not None:
-            yield "GPU time against its lower bound:"
+            yield (
+                "GPU time (Device) against its lower bound, an empty kernel (Launch) or copying "
+                "the bytes that must move (Bytes), in µs:"
+            )
             yield work
     notes = [f"{name}: {note}" for name, case in cases.items() for note in case.notes]
     if notes:

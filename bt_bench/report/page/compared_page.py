@@ -39,6 +39,7 @@ def judged_page(
     judged: Judged,
     details: Sequence[Section] = (),
     doubts: Sequence[str] = (),
+    first: PageSection | None = None,
     blocks_of: Callable[[str], Iterable[parts.Block]] = lambda _: (),
 ) -> Page:
     """Build the page of verdicts, whatever they were taken from.
@@ -47,6 +48,7 @@ def judged_page(
         judged: the verdicts.
         details: further sections.
         doubts: why too little was compared, a clause each.
+        first: the first section; by default the intervals of the times.
         blocks_of: returns what the part on a case shows beside its verdicts, by the case's key.
     """
     arms = (judged.base, *judged.others)
@@ -55,8 +57,6 @@ def judged_page(
     by_key: dict[str, list[Judgement]] = {key: [] for key in keys}
     for each in judged.judgements:
         by_key[each.key].append(each)
-    groups = primary_groups(judged.judgements)
-    charts = [chart for group in groups if (chart := speed_up_chart(group, arms)) is not None]
     power = judged.power.sentence if judged.power else ""  # in the facts of a gate, too
     facts = [each for each in judged.facts if each != power]
     return Page(
@@ -75,10 +75,7 @@ def judged_page(
             *judged.scope,
         ),
         sections=(
-            PageSection(
-                "Who is faster, by how much, how sure",
-                tuple(charts) or ("No time was compared; the table has what was.",),
-            ),
+            first or _intervals(judged.judgements, arms),
             PageSection("", (judged_grid(judged.judgements, arms, anchors.get),)),
             PageSection("How it was decided", (Bullets(tuple(facts)),)),
             *details,
@@ -87,6 +84,15 @@ def judged_page(
             _case(anchors[key], members, blocks_of(key)) for key, members in by_key.items()
         ),
         arms=arms,
+    )
+
+
+def _intervals(judgements: Sequence[Judgement], arms: Sequence[str]) -> PageSection:
+    groups = primary_groups(judgements)
+    charts = [chart for group in groups if (chart := speed_up_chart(group, arms)) is not None]
+    return PageSection(
+        "Who is faster, by how much, how sure",
+        tuple(charts) or ("No time was compared; the table has what was.",),
     )
 
 

@@ -68,11 +68,10 @@ def line_drawing(chart: LineChart) -> Markup:
         max(xs),
         _LEFT + 6,
         _WIDTH - _RIGHT - 6,
-        chart.logarithmic[0],
+        chart.logarithmic,
         all(map(float.is_integer, xs)),
     )
-    low = min(ys) if chart.logarithmic[1] else 0.0
-    y = _Scale(low, max(ys), _HEIGHT - _BOTTOM - 4, _TOP + 4, chart.logarithmic[1])
+    y = _Scale(min(ys), max(ys), _HEIGHT - _BOTTOM - 4, _TOP + 4, min(ys) > 0)
     dashed = [f"M{_LEFT} {y.at(each):.1f}H{_WIDTH - _RIGHT}" for each in chart.levels]
     dashed += [f"M{x.at(each):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" for each in chart.marks]
     parts = [

@@ -112,7 +112,6 @@ def _chart(
         lines=lines,
         across="round",
         up="ratio of times",
-        logarithmic=(False, True),
         levels=levels,
         marks=looks,
         data=_data(ledger, subject, ratios, rounds),

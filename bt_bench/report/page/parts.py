@@ -109,10 +109,11 @@ class LineChart(Chart):
     """Lines of points over an axis of sizes, steps or rounds.
 
     Args:
-        lines: at least one point in all; on a logarithmic axis all are positive.
+        lines: at least one point in all.
         across: title of the horizontal axis.
         up: title of the vertical axis.
-        logarithmic: whether the horizontal and the vertical axis are.
+        logarithmic: whether the horizontal axis is; all points are right of 0 then. The vertical
+            one is where all points are above 0.
         joined: whether points are joined.
         levels: heights of dashed lines across, which the axis includes.
         marks: places of dashed lines upwards, within the points.
@@ -121,8 +122,8 @@ class LineChart(Chart):
 
     lines: Sequence[Line]
     across: str
-    up: str
-    logarithmic: tuple[bool, bool]
+    up: str = "µs"
+    logarithmic: bool = False
     joined: bool = True
     levels: Sequence[float] = ()
     marks: Sequence[float] = ()

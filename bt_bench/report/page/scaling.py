@@ -78,7 +78,6 @@ def _chart(
         for index, (arm, found) in enumerate(zip(arms.all, points, strict=True))
     ]
     joined = all(len({x for x, _ in line.points}) == len(line.points) for line in lines)
-    positive = all(size > 0 for size in sizes.values())
     label = name.replace("_", " ")
     binned = len(sizes) > _MOST_POINTS
     title = f"{operation_title(operation)}: {metric_title(metric_of(series).name)} over {label}"
@@ -90,8 +89,7 @@ def _chart(
         alternative=f"{title}. {' '.join(_growth(arms, lines))}",
         lines=lines,
         across=label,
-        up="µs",
-        logarithmic=(positive, True),
+        logarithmic=all(size > 0 for size in sizes.values()),
         joined=joined,
         data=_data("Cases" if binned else "Case", label, arms, points),
     )

@@ -28,13 +28,11 @@ def static_page(judged: Judged, base: StaticCensus, head: StaticCensus) -> Page:
         NotComparableError: when toolchains or workloads differ, or no variant is in both.
     """
     changes = kernel_changes(base, head, (judged.base, judged.others[0]))
-    page = judged_page(worst_first(judged))
     differing = PageSection(
         "Binaries and launches that differ", changes_document(changes, judged.base).lead
     )
-    # No time was compared, so the page's first section has no intervals to show.
-    sections = (differing, *page.sections[1:])
-    return replace(page, answer=(*_answer(changes), *page.answer), sections=sections)
+    page = judged_page(worst_first(judged), first=differing)  # no time was compared
+    return replace(page, answer=(*_answer(changes), *page.answer))
 
 
 def _answer(changes: Sequence[KernelChange]) -> Iterator[str]:

@@ -33,7 +33,6 @@ def window_charts(arms: Arms, case_id: CaseId) -> Iterator[LineChart]:
 def _chart(arms: Arms, case_id: CaseId, series: Series, steps: dict[int, FloatArray]) -> LineChart:
     names = [arm.name for arm in arms.all]
     lines = [Line(index, tuple(_points(medians))) for index, medians in steps.items()]
-    positive = all((medians > 0).all() for medians in steps.values())
     title = f"{metric_heading(metric_of(series).name)} over the steps of the window"
     worst = "; ".join(
         f"{names[index]}: worst in step {int(medians.argmax())}, "
@@ -56,8 +55,6 @@ def _chart(arms: Arms, case_id: CaseId, series: Series, steps: dict[int, FloatAr
         alternative=f"{title}. {worst}.",
         lines=lines,
         across="step",
-        up="µs",
-        logarithmic=(False, positive),
         data=Table(("Variant", "Worst steps", "µs", "Median of all, µs"), rows, 1),
     )
 

@@ -37,7 +37,6 @@ from bt_bench.report.run.facts import (
     check_text,
     measured_on,
     progress_text,
-    promise_text,
     stoppings,
 )
 from bt_bench.report.run.headlines import MAX_OTHERS, headlines
@@ -124,7 +123,7 @@ def missed_texts(arms: Arms) -> Iterator[str]:
         calibration, name = result.calibration_of(part), result.part_name(part)
         of_part = "" if name is None else f" of {name}"
         missed = missed_promises(calibration) if calibration else []
-        yield from (f"Failed self-check{of_part}: {promise_text(each)}." for each in missed)
+        yield from (f"Failed self-check{of_part}: {each.finding}." for each in missed)
 
 
 def failure_texts(arms: Arms) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bt_bench.analysis import Agreement, Promise, agreement, device_name, limit_facts
+from bt_bench.analysis import Agreement, agreement, device_name, limit_facts
 from bt_bench.base.errors import counted, listed
 from bt_bench.base.names import DEFAULT_SUITE
 from bt_bench.report.run.arranged import Arms, CaseId
@@ -185,11 +185,6 @@ def check_text(arms: Arms) -> str:
     who = arms.baseline.name if len(arms.all) == 1 else f"{len(arms.all)} variants"
     comma = "," if how is Agreement.EXACT else ""
     return f"{who} {'equals' if len(arms.all) == 1 else 'equal'} the reference{comma} {how}"
-
-
-def promise_text(promise: Promise) -> str:
-    """Return a promise with the finding in its place: `the harness adds …; found 0.167 µs`."""
-    return f"{promise.promise}; found {promise.found}"
 
 
 def _measured_facts(arms: Arms) -> Iterator[str]:

@@ -30,7 +30,8 @@ ROOFLINE_FIGURES = {
 """The figures of a roofline for machines, each with its place in `Roofline`."""
 
 _LARGE_BYTES = 10_000_000  # from here on a table is in MB
-_LINE = 80
+_MOST_CHARACTERS = 160  # of a sentence
+_BOUNDS = {Binds.LAUNCH: "an empty kernel", Binds.BYTES: "copying the bytes that must move"}
 _DIGITS = 2  # of a multiple in a sentence
 
 
@@ -67,7 +68,7 @@ def work_table(arms: Arms, case_ids: Sequence[CaseId]) -> Table | None:
 def work_text(arms: Arms, operation: Operation) -> str:
     """Return a line with the multiples of the bound over all cases; empty if none is known.
 
-    If it is too long, the binding part is left out, then the variants.
+    If it is too long, the variants are left out.
     """
     found = [
         each
@@ -76,15 +77,16 @@ def work_text(arms: Arms, operation: Operation) -> str:
     ]
     if not found:
         return ""
-    binds = {case_id: line.binds for case_id, _, line in found}
+    binds = {line.binds for _, _, line in found}
     by_arm: dict[str, list[float]] = {}
     for _, arm, line in found:
         by_arm.setdefault(arm.name, []).append(line.times_bound or 0.0)
-    title, binding = "GPU time / lower bound", _binding([*binds.values()])
+    bound = " or ".join(text for which, text in _BOUNDS.items() if which in binds)
+    title = f"GPU time in multiples of its lower bound, {bound}"
     each = ", ".join(f"{name} {_range(multiples)}" for name, multiples in by_arm.items())
     every = _range([one for multiples in by_arm.values() for one in multiples])
-    texts = (f"{title} ({binding}): {each}.", f"{title}: {each}.", f"{title} ({binding}): {every}.")
-    return next((text for text in texts if len(text) <= _LINE), texts[-1])
+    texts = (f"{title}: {each}.", f"{title}: {every}.")
+    return next((text for text in texts if len(text) <= _MOST_CHARACTERS), texts[-1])
 
 
 def roofline_json(result: VariantResult, case: CaseResult) -> dict[str, Any] | None:
@@ -116,14 +118,6 @@ def _why_unbound(line: Roofline) -> str | None:
     if not line.required_bytes:
         return "nothing must move, so nothing need be launched"
     return "plain copies or empty kernels were not profiled in this run"
-
-
-def _binding(binds: list[Binds | None]) -> str:
-    """Return `launch binds`, `bytes bind` or `bytes bind in 2 of 5 cases`."""
-    number = binds.count(Binds.BYTES)
-    if not number:
-        return "launch binds"
-    return "bytes bind" if number == len(binds) else f"bytes bind in {number} of {len(binds)} cases"
 
 
 def _range(multiples: list[float]) -> str:

@@ -55,10 +55,11 @@ def _facts(description: Description) -> Iterator[str]:
         yield f"features: {', '.join(description.features)}"
     trace = description.trace
     if trace is not None:
-        yield from _trace_facts(description.requests_served, trace)
+        yield from _trace_facts(trace)
+        so_far = "" if trace.served_whole else ", up to the window's end"
         yield (
             f"serving: {description.requests_served} requests in "
-            f"{format_number(trace.simulated_s)} s of simulated time; "
+            f"{format_number(trace.simulated_s)} s of simulated time{so_far}; "
             f"{trace.requests_truncated} truncated to max_model_len, "
             f"{trace.preemptions} preemptions, "
             f"{trace.pool_blocks} blocks in the pool"
@@ -67,7 +68,7 @@ def _facts(description: Description) -> Iterator[str]:
         yield from _recorded_facts(description.recorded)
 
 
-def _trace_facts(requests: int, trace: TraceFigures) -> Iterator[str]:
+def _trace_facts(trace: TraceFigures) -> Iterator[str]:
     rate = "" if trace.rate_per_s is None else f", {format_number(trace.rate_per_s)} a second"
     left_out = [
         f"{count:,} {why}"
@@ -78,11 +79,11 @@ def _trace_facts(requests: int, trace: TraceFigures) -> Iterator[str]:
         if count
     ]
     yield (
-        f"trace: {requests:,} requests in {format_number(trace.span_s)} s{rate}"
+        f"trace: {trace.requests:,} requests in {format_number(trace.span_s)} s{rate}"
         + f"; left out: {listed(left_out)}" * bool(left_out)
     )
     if trace.requests_sharing_a_prefix is not None:
-        share = format_percent(100 * trace.requests_sharing_a_prefix / requests)
+        share = format_percent(100 * trace.requests_sharing_a_prefix / trace.requests)
         hits = "no hits, since prefix_caching is false"
         if trace.prefix_hits is not None:
             hits = f"{trace.prefix_hits:,} hits with {trace.prefix_hit_tokens:,} cached tokens"
@@ -116,8 +117,11 @@ def _groups(description: Description) -> Iterator[str]:
 
 def _sections(description: Description) -> Iterator[Section]:
     steps = description.steps
-    yield _section("All steps" if steps.num_steps > 1 else "The step", steps)
     trace = description.trace
+    title = "All steps" if steps.num_steps > 1 else "The step"
+    if trace is not None and not trace.served_whole:
+        title = "Steps up to the window's end"
+    yield _section(title, steps)
     if trace is not None:
         title = f"Window {trace.window_name!r}, from step {trace.window_start}"
         yield _section(title, trace.window)

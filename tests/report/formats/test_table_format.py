@@ -13,6 +13,7 @@ from support import judgements
 from support.judgements import BASE, HEAD, judged, judgement
 
 from bt_bench.analysis.verdicts import Cause, Overall, Verdict
+from bt_bench.base import Table
 from bt_bench.report.console import print_document
 from bt_bench.report.formats.arrange import worst_first
 from bt_bench.report.formats.judged_document import MOST_SENTENCES
@@ -169,14 +170,33 @@ def test_the_first_screen_says_what_is_advisory_and_that_more_was_compared():
     assert "exploratory" not in plain
 
 
-@pytest.mark.parametrize(("ratio", "shown"), [(0.5, "2.00 × ("), (0.95, "-5.0 (")])
-def test_a_large_gain_is_a_speed_up_as_in_the_sentences(ratio, shown):
-    faster = {"verdict": Verdict.FASTER, "cause": Cause.BEYOND_MARGIN}
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "shown", "small", "count"),
+    [
+        (0.5, Verdict.FASTER, "2.00 × (", "1.05 × (", "+50.0 %"),
+        (1.25, Verdict.SLOWER, "0.80 × (", "1.05 × (", "+50.0 %"),
+        (0.93, Verdict.FASTER, "-7.0 (", "-5.0 (", "+50.0 "),
+    ],
+)
+def test_all_times_and_strips_have_one_unit_by_the_largest_change(
+    ratio, verdict, shown, small, count
+):
     (timed,) = [each for each in judgements.timed() if each.verdict is Verdict.FASTER][:1]
-    moved = replace(timed, ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, **faster)
-    text = render_table(judged(moved))
-    assert shown in text
-    assert ("speed-ups" in text) is (ratio == 0.5)
+    more = next(each for each in judgements.untimed() if each.ratio == 1.5)
+    moved = [
+        replace(timed, ratio=at, low=at - 0.01, high=at + 0.01, verdict=found)
+        for at, found in ((ratio, verdict), (0.95, Verdict.FASTER))
+    ]
+    document = verdict_document(judged(*moved, more))
+    text = " ".join(render_table(judged(*moved, more)).split())
+    assert all(each in text for each in (shown, small, count))
+    blocks = (block for section in document.sections for block in section.blocks)
+    (axis,) = [block.axis for block in blocks if isinstance(block, Table)]
+    in_percent = ratio == 0.93
+    assert ("changes in percent" in text, "speed-ups" in text) == (in_percent, not in_percent)
+    assert {tick.text[-1] for tick in axis.ticks} == {"%" if in_percent else "×"}
+    assert [tick.at for tick in axis.ticks] == sorted(tick.at for tick in axis.ticks)
+    assert f"right of {'0 %' if in_percent else '1 ×'} is faster" in axis.legend
 
 
 def test_the_first_screen_has_one_line_for_what_is_missing_for_one_reason():

@@ -40,6 +40,14 @@ def test_a_few_cases_have_a_point_each():
     assert "fused: 0.500 µs at 1, 2.00 µs at 4." in chart.alternative
 
 
+def test_times_below_zero_are_on_an_even_axis():
+    (chart,) = scaling_charts(arms_of(4), ops.STEP)
+    (line, *_) = chart.lines
+    below = replace(chart, lines=[replace(line, points=((1.0, -10.0), (2.0, 3.0), (4.0, 900.0)))])
+    heights = re.findall(r'text-anchor="end">(\d+)<', line_drawing(below))
+    assert heights == ["0", "200", "400", "600", "800"]
+
+
 def test_many_cases_become_medians_of_bins():
     (chart,) = scaling_charts(arms_of(400), ops.STEP)
     assert "(medians of 400 cases in at most 40 bins of num reqs)" in chart.title

@@ -107,7 +107,7 @@
   const tableOf = (arms, values, title) => {
     const rows = new Map();
     for (const {arm, round, us} of values) rows.set(round, {...rows.get(round), [arm]: us});
-    const line = (kind, texts) => make("tr", {}, ...texts.map((text) => make(kind, {className: "n"}, String(text))));
+    const line = (kind, texts) => make("tr", {}, ...texts.map((text) => make(kind, {className: "n", ...(kind === "th" && {scope: "col"})}, String(text))));
     const table = make("table", {}, make("thead", {}, line("th", ["round", ...arms])), make("tbody", {}));
     table.tBodies[0].append(...[...rows].sort(([a], [b]) => a - b).map(
       ([round, us]) => line("td", [round, ...arms.map((arm) => us[arm] ?? "–")])));

@@ -67,6 +67,7 @@ class TraceFigures(Noun):
     """Figures that only a trace has: its own, of its serving, and of the window's steps.
 
     Args:
+        requests: its requests, without those that are left out.
         span_s: seconds from its first arrival to its last one, as in the file.
         rate_per_s: mean arrivals a second in the file; `None`: all arrive at once.
         requests_failed: requests of 0 tokens, which are left out.
@@ -76,7 +77,8 @@ class TraceFigures(Noun):
         prefix_hits: admissions of requests with cached blocks; `None`: there is no cache.
         prefix_hit_tokens: tokens in these blocks; `None` likewise.
         warnings: reasons to think that the trace was read in a wrong way.
-        simulated_s: seconds that serving it takes.
+        served_whole: whether all of it was served, not just up to the end of the window.
+        simulated_s: seconds that serving it takes, so far.
         requests_truncated: requests cut to `max_model_len`.
         preemptions: requests that lost their blocks, counted each time.
         pool_blocks: blocks of all groups.
@@ -85,6 +87,7 @@ class TraceFigures(Noun):
         window: figures of its steps.
     """
 
+    requests: int
     span_s: float
     rate_per_s: float | None
     requests_failed: int
@@ -93,6 +96,7 @@ class TraceFigures(Noun):
     prefix_hits: int | None
     prefix_hit_tokens: int | None
     warnings: list[str]
+    served_whole: bool
     simulated_s: float
     requests_truncated: int
     preemptions: int
@@ -135,8 +139,8 @@ class Description(Noun):
         max_num_reqs: rows of a table.
         max_num_batched_tokens: slots per group.
         bytes_per_variant: device memory that a variant needs for the workload.
-        requests_served: requests of the whole sequence.
-        steps: the whole sequence of a trace, or the single step.
+        requests_served: requests that end in `steps`.
+        steps: the sequence of a trace, see `TraceFigures.served_whole`, or the single step.
         block_allocations: block ids handed out, over all groups.
         block_reuse: `block_allocations` per distinct id: 1 means that none was used twice.
         peak_blocks_in_use: most block ids owned by rows at a time, over all groups.

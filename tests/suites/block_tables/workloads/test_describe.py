@@ -9,6 +9,7 @@ import pytest
 
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import build_workload
+from bt_bench.report.console import render_plain
 from bt_bench.suites.block_tables.report import workload_document
 from bt_bench.suites.block_tables.workloads import (
     BatchParameters,
@@ -74,6 +75,7 @@ def test_a_trace_by_hand(traced):
         "peak_blocks_in_use": 4,
         "recorded": None,
         "trace": {
+            "requests": 3,
             "span_s": 0.001,
             "rate_per_s": 2000.0,
             "requests_failed": 0,
@@ -82,6 +84,7 @@ def test_a_trace_by_hand(traced):
             "prefix_hits": None,
             "prefix_hit_tokens": None,
             "warnings": [],
+            "served_whole": False,
             "simulated_s": pytest.approx(0.080085),
             "requests_truncated": 0,
             "preemptions": 0,
@@ -121,6 +124,23 @@ def test_the_window_described_is_the_window_built(traced, at):
         assert figures.p90 == np.percentile(values, 90, method="inverted_cdf")
     groups = [(rows.block_size, rows.num_groups) for rows in trace.window.row_blocks]
     assert groups == [(4, 2), (8, 1)]
+
+
+def test_a_numbered_window_is_served_no_further_than_it_reaches(traced, monkeypatch):
+    requests = [(0.02 * i, 20 + i, 12) for i in range(40)]
+    whole, numbered = (traced(requests, {"at": at, "steps": 16}) for at in ("start", 30))
+    every, description = whole.describe(), numbered.describe()
+    assert (description.steps.num_steps, description.trace.requests) == (46, 40)
+    assert description.trace.window.num_steps == 16
+    assert (description.trace.span_s, description.trace.rate_per_s) == (
+        every.trace.span_s,
+        every.trace.rate_per_s,
+    )
+    assert description.requests_served < every.requests_served == 40
+    text = render_plain(workload_document("a", description))
+    assert "Steps up to the window's end" in text
+    assert "simulated time, up to the window's end;" in text
+    assert "All steps" in render_plain(workload_document("a", every))
 
 
 def test_truncated_and_preempted_requests_show(traced):

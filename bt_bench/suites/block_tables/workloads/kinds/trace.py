@@ -8,6 +8,7 @@ the blocks of the requests that run when it starts, one append for each.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -110,13 +111,19 @@ class TraceParameters(WorkloadParameters, ServingParameters):
         )
 
     def describe(self, workload: Workload | None = None) -> Description:
-        """See the base class; runs the scheduler over the whole trace."""
+        """See the base class; serves the whole trace, or up to the end of a numbered window."""
         scheduler = Scheduler(self)
         tally = Tally(layout_of(self), self.tokens_per_column())
-        while scheduler.advance():
+        at = self.window.at
+        end = at + self.window.steps if isinstance(at, int) else None
+        while scheduler.num_steps != end and scheduler.advance():
             tally.add(scheduler.batch)
         start = first_step(self.window, tally.tokens())
         pool, facts = scheduler.pool, scheduler.facts
+        if end is not None:
+            reader = reader_of(self)
+            facts = reader.facts  # of all requests, which are read, but not served
+            deque(reader.parts(), maxlen=0)
         return Description(
             kind=self.workload,
             **sizes_of(layout_of(self), self.features, self.source()),
@@ -126,6 +133,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
             block_reuse=pool.num_allocations / pool.num_distinct,
             peak_blocks_in_use=pool.peak_in_use,
             trace=TraceFigures(
+                requests=facts.requests,
                 span_s=facts.span_s,
                 rate_per_s=facts.rate_per_s,
                 requests_failed=facts.failed,
@@ -134,6 +142,7 @@ class TraceParameters(WorkloadParameters, ServingParameters):
                 prefix_hits=scheduler.num_hits if self.prefix_caching else None,
                 prefix_hit_tokens=scheduler.num_hit_tokens if self.prefix_caching else None,
                 warnings=list(facts.warnings()),
+                served_whole=end is None,
                 simulated_s=scheduler.clock_s,
                 requests_truncated=scheduler.num_truncated,
                 preemptions=scheduler.num_preempted,
