@@ -84,6 +84,7 @@ class Rounds:
         self._spent_s = {True: 0.0, False: 0.0}
         self._unable: set[tuple[int, str]] = set()  # id of a probe, and an arm it cannot time
         self._started_ns = 0
+        self._checking_s = 0.0  # of spot checks, which on large tables outlast all rounds of a case
 
     def run(self, on_round: OnRound) -> Stopped:
         """Warm up, then take rounds until there is a reason to stop.
@@ -127,8 +128,9 @@ class Rounds:
                 tell()
 
     def _perhaps_check(self, arms: Sequence[Arm], *, at_last: bool = False) -> None:
-        checks = self._spot_checks
-        if checks and checks.perhaps(arms, self._ways, self._seconds(), at_last=at_last):
+        checks, start_s = self._spot_checks, self._seconds()
+        if checks and checks.perhaps(arms, self._ways, start_s, at_last=at_last):
+            self._checking_s += self._seconds() - start_s
             self._records.watch.begin()
 
     def _full_is_due(self) -> bool:
@@ -213,11 +215,12 @@ class Rounds:
     def _bound(self, done: int) -> StopReason | None:
         if done >= self._plan.rounds:
             return StopReason.ROUNDS
-        return StopReason.TIME if self._seconds() >= self._plan.case_seconds else None
+        seconds = self._seconds() - self._checking_s
+        return StopReason.TIME if seconds >= self._plan.case_seconds else None
 
     def _progress(self, done: int) -> RoundProgress:
         width = self._criterion.half_width()
-        seconds = self._seconds()
+        seconds = self._seconds() - self._checking_s
         needed = self._criterion.rounds_needed()
         rounds = self._plan.rounds if needed is None else min(self._plan.rounds, int(needed) + 1)
         left = min(
