@@ -323,7 +323,7 @@ def test_times_of_two_gpus_differ_only_beyond_their_lottery(uuids, factor, verdi
     results = []
     for case, uuid, by in ((base, uuids[0], 1.0), (other, uuids[1], factor)):
         gpus = [make_gpu().model_copy(update={"uuid": uuid})]
-        samples = None if by is None else [[5.0 * by] * 3, [60.0] * 3]
+        samples = None if by is None else [[50.0 * by] * 3, [600.0] * 3]
         copies = samples and PlainCopies(moved_bytes=[100, 10_000], samples=samples)
         calibration = make_calibration({"null_gpu": [1.0]}).model_copy(update={"copies": copies})
         name = "baseline" if case is base else "fused"
