@@ -52,9 +52,10 @@ class SampleRows(Sequence[list[float]]):
         self.flat = flat
         # A range where rows are equal: all of them, and no list of numbers for each series.
         width = lengths[0] if lengths else 0
-        even = width > 0 and len(flat) == width * len(lengths) and set(lengths) == {width}
         self._ends: Sequence[int] = (
-            range(0, len(flat) + 1, width) if even else tuple(accumulate(lengths, initial=0))
+            range(0, width * len(lengths) + 1, width)
+            if width > 0 and set(lengths) == {width}
+            else tuple(accumulate(lengths, initial=0))
         )
 
     @classmethod

@@ -68,6 +68,19 @@ def test_a_census_of_a_gate_has_the_figures_of_its_kernels(tmp_path):
     assert '<td class="n ">32</td>' in page
     assert "Registers by target" in page
     assert "waits" not in page[page.index("<main>") : page.index("</main>")]
+    assert "a static census has no such report" in refused(
+        "report", str(tmp_path / "mine.json"), "--json"
+    )
+
+
+def test_the_page_of_a_census_leaves_out_secrets_if_asked_to(tmp_path):
+    census = made_up().model_copy(update={"config": "/home/somebody/secret/mine"})
+    write_census(tmp_path / "mine.json", census)
+    page = tmp_path / "mine.html"
+    assert run("report", str(tmp_path / "mine.json")).code == 0
+    assert "/home/somebody" in page.read_text(encoding="utf-8")
+    assert run("report", str(tmp_path / "mine.json"), "--redact").code == 0
+    assert "/home/somebody" not in page.read_text(encoding="utf-8")
 
 
 def test_a_static_profile(tmp_path):
