@@ -5,10 +5,13 @@ Both in one process is impossible: Triton reads TRITON_INTERPRET when it is impo
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -20,6 +23,7 @@ from support.suites import suites_here
 from bt_bench.protocol import end_suite, hosting
 from bt_bench.worker.isolation.call_stack import with_room
 from bt_bench.worker.machine.interpreter import speed_up_interpreter
+from bt_kernels import native
 
 pytest_plugins = ["support.censuses"]
 
@@ -44,11 +48,41 @@ def pytest_configure(config: pytest.Config) -> None:
         writer = config.get_terminal_writer()
         writer.fullwidth = writer.fullwidth
     environment.settle(config)
+    _compile_in_one_process(Path(os.environ["HOME"]) / "compiling")
+
+
+def _compile_in_one_process(path: Path) -> None:
+    """Lets others of xdist's wait; all ask for the helpers in C at once, as they are imported."""
+    built = native._built
+
+    def built_alone(name: str) -> ModuleType:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return built(name)
+
+    native._built = built_alone
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Has half of xdist's processes go backwards through the files.
+
+    Pytest rewrites asserts before a file is first imported. So the two halves meet in the middle,
+    and neither does what the other has done.
+    """
+    report = yield
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    if isinstance(collector, pytest.Directory) and int(number) % 2:
+        report.result.reverse()
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Draws samples of slow tests, and skips what the process cannot run, with the reason."""
+    items.sort(key=lambda item: item.path.parts)  # the same, however they were collected
     take_samples(items, commit())
     for item in items:
         if item.get_closest_marker("gpu") and not ON_GPU:

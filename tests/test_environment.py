@@ -128,7 +128,7 @@ def test_so_does_a_process_that_a_test_starts():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("columns", "planted", "options"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import ONE_CHECK, run, run_apart
+from support.forked import workers_forked
 from support.refusals import refused
 
 
@@ -119,7 +120,9 @@ def test_what_the_worker_refuses_is_said_as_if_there_were_none(config, tmp_path)
     path.write_text(VARIANT_FILES["raises"][0])
     out = tmp_path / "run"
     outcome = run_apart(
-        "sweep", config, "--kernels", tmp_path, "--variants", "raises", "--out", out
+        *("sweep", config, "--kernels", tmp_path, "--variants", "raises", "--out", out),
+        prologue=workers_forked(),
+        forked=True,
     )
     assert outcome.code == 2
     _began, error = outcome.err.splitlines()
@@ -171,9 +174,7 @@ def test_internal_errors_are_not_taken_for_a_regression():
 
 
 def test_closed_pipe_is_no_error():
-    outcome = run_apart(
-        "schema", prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)"
-    )
+    outcome = run_apart("schema", prologue=CLOSED_PIPE)
     assert outcome.code == 0
     assert "Traceback" not in outcome.err
 
@@ -197,7 +198,8 @@ def test_closed_pipe_keeps_the_exit_code(config, tmp_path):
     )
     outcome = run_apart(
         *("check", config, "--kernels", tmp_path, "--variants", "empty"),
-        prologue="import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)\n" + ONE_CHECK,
+        prologue=CLOSED_PIPE + ONE_CHECK + workers_forked(),
+        forked=True,
     )
     assert outcome.code == 5
 
@@ -278,6 +280,8 @@ def test_full_disk_is_one_line(config):
     assert "Traceback" not in outcome.err
 
 
+# Whatever is printed goes to a pipe that nobody reads.
+CLOSED_PIPE = "import os\nr, w = os.pipe()\nos.close(r)\nos.dup2(w, 1)\n"
 FULL = "import os\nfor stream in {}: os.dup2(os.open('/dev/full', os.O_WRONLY), stream)"
 
 
@@ -292,7 +296,7 @@ FULL = "import os\nfor stream in {}: os.dup2(os.open('/dev/full', os.O_WRONLY), 
     ids=["error", "the parser's", "output, both"],
 )
 def test_a_full_disk_is_no_regression(arguments, streams, code):
-    outcome = run_apart(*arguments, prologue=FULL.format(streams))
+    outcome = run_apart(*arguments, prologue=FULL.format(streams), forked=True)
     assert (outcome.code, outcome.out, outcome.err) == (code, "", "")
 
 

@@ -197,15 +197,17 @@ def test_only_changed_and_sort(sides: Sides) -> None:
 def test_a_terminal_gets_its_width_and_colours(sides: Sides) -> None:
     """As `rich` takes it, FORCE_COLOR makes a terminal of any stream."""
     terminal = {"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm", "COLUMNS": "60"}
-    outcome = run_apart("compare", *sides, environment=terminal)
+    outcome = run_apart("compare", *sides, environment=terminal, forked=True)
     assert outcome.code == 1
     assert "\x1b[31mSLOWER\x1b[0m" in outcome.out
     assert "\x1b[32mFASTER\x1b[0m" in outcome.out
     lines = re.sub(r"\x1b\[\d*m", "", outcome.out).splitlines()
     assert 50 < max(map(len, lines)) <= 60
-    explained = run_apart("compare", *sides, "--explain", "slow", environment=terminal)
+    words = ("compare", *sides, "--explain", "slow")
+    explained = run_apart(*words, environment=terminal, forked=True)
     assert max(map(len, re.sub(r"\x1b\[\d*m", "", explained.out).splitlines())) <= 60
-    piped = run_apart("compare", *sides, environment={"COLUMNS": "60", "TERM": "xterm"})
+    environment = {"COLUMNS": "60", "TERM": "xterm"}
+    piped = run_apart("compare", *sides, environment=environment, forked=True)
     assert "\x1b" not in piped.out
     assert max(map(len, piped.out.splitlines())) > 60
 

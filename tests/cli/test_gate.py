@@ -17,6 +17,7 @@ from support import fake_rounds
 from support.censuses import FAILS, take_made_up
 from support.commands import RAISING_VARIANT, TINY, run, run_apart, start
 from support.factories import make_case, make_environment, make_result
+from support.forked import workers_forked
 from support.processes import runs, wait_for
 from support.refusals import refused
 from support.repositories import KERNELS, commit, git, repository, write
@@ -269,7 +270,7 @@ def test_a_base_that_does_not_import_is_named(repo):
     write(repo, {"mine/one.py": "import nowhere\n"})
     commit(repo, "broken")
     write(repo, {"mine/one.py": FILE})
-    outcome = _apart(repo, "HEAD")
+    outcome = _apart(repo, "HEAD", prologue=workers_forked(), forked=True)
     assert outcome.code == 2
     assert "HEAD (" in outcome.err
     assert "mine/one.py:1: the variant file does not import: ModuleNotFoundError" in outcome.err
@@ -368,7 +369,10 @@ def test_without_a_gpu_it_says_what_can_be_done(repo, monkeypatch):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     outcome = run_apart(
-        *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"), cwd=repo
+        *("gate", "--config", "my.yaml", "--base", "HEAD", "--kernels", "mine"),
+        cwd=repo,
+        prologue=workers_forked(),
+        forked=True,
     )
     assert outcome.code == 2
     assert "no GPU to run on" in outcome.err

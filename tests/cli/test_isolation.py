@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import FORKED_WORKERS, ONE_CHECK, TINY, run, run_apart, start
+from support.commands import ONE_CHECK, TINY, run, run_apart, start
 from support.faulty import write_faulty
+from support.forked import workers_forked
 from support.processes import wait_for
 
 from bt_bench.results.files.reading import read_run
@@ -224,7 +225,8 @@ def test_killed_parent_leaves_no_worker_and_loses_nothing(tmp_path):
 
 def test_a_variant_that_runs_out_of_memory_on_import_is_named(tmp_path):
     (tmp_path / "large.py").write_text("TABLE = 1\nraise MemoryError('no room for the table')\n")
-    outcome = run_apart("check", "quick", "--kernels", tmp_path, "--variants", "large")
+    words = ("check", "quick", "--kernels", tmp_path, "--variants", "large")
+    outcome = run_apart(*words, prologue=workers_forked(), forked=True)
     assert outcome.code == 2
     assert "large.py: the variant file does not import: MemoryError: no room" in outcome.err
     assert "(large.py:2: " in outcome.err
@@ -247,31 +249,28 @@ class Variant(Baseline):
 
 
 @pytest.mark.parametrize(
-    ("fill", "prologue", "code", "message"),
+    ("fill", "code", "message"),
     [
         (
             {"now": "close_all()", "later": "pass"},
-            "",
             2,
             "closes.py: the variant file does not import: while imported: the worker ended with",
         ),
         (  # seven workers, one after the other
             {"now": "", "later": "close_all()"},
-            FORKED_WORKERS,
             5,
             "while checked: the worker ended with exit code",
         ),
     ],
     ids=["on import", "when made"],
 )
-def test_a_variant_that_closes_all_file_descriptors_is_named(
-    fill, prologue, code, message, tmp_path
-):
+def test_a_variant_that_closes_all_file_descriptors_is_named(fill, code, message, tmp_path):
     (tmp_path / "closes.py").write_text(CLOSES.format(**fill))
     (tmp_path / "tiny.yaml").write_text(TINY)
     arguments = ["check", "tiny.yaml", "-k", "one", "--kernels", tmp_path, "--variants", "closes"]
     arguments += ["--operations", "step", "--explore", "0"]
-    outcome = run_apart(*arguments, cwd=tmp_path, prologue=ONE_CHECK + prologue)
+    prologue = ONE_CHECK + workers_forked()
+    outcome = run_apart(*arguments, cwd=tmp_path, prologue=prologue, forked=True)
     assert outcome.code == code
     assert message in " ".join((outcome.out + outcome.err).split())
     assert "internal error" not in outcome.err

@@ -7,6 +7,7 @@ import os
 
 import pytest
 from support.commands import ONE_CHECK, TINY, run, run_apart
+from support.forked import workers_forked
 from support.refusals import refused
 
 from bt_bench.results.files.reading import read_run
@@ -58,7 +59,8 @@ def odd(tmp_path, monkeypatch):
 
 def test_names_that_are_not_utf8_are_names(odd):
     config, out = f"{ODD}/tiny.yaml", f"{ODD}/run"
-    bytewise = {"errors": "surrogateescape", "prologue": ONE_CHECK}
+    prologue = ONE_CHECK + workers_forked()
+    bytewise = {"errors": "surrogateescape", "prologue": prologue, "forked": True}
     swept = run_apart("sweep", config, "--kernels", ODD, "--out", out, **bytewise)
     assert swept.code == 0, swept.err
     for line in ("Results: ", "Next: "):

@@ -11,6 +11,7 @@ from functools import partial
 import jsonschema
 import pytest
 from support.commands import ONE_CHECK, RAISING_VARIANT, TINY, run, run_apart, start
+from support.forked import workers_forked
 from support.mutants import write_mutant
 from support.refusals import refused
 
@@ -215,7 +216,9 @@ def test_a_wrong_variant_is_not_timed(config, tmp_path):
 def test_stopped_runs_are_partial_and_can_be_resumed(stop, config, tmp_path):
     out = tmp_path / "run"
     rounds = "plan.rounds=20"
-    process = start("sweep", config, "--out", out, "--set", rounds, prologue=ONE_CHECK)
+    prologue = ONE_CHECK + workers_forked()
+    words = ("sweep", config, "--out", out, "--set", rounds)
+    process = start(*words, prologue=prologue, forked=True)
     for line in process.stderr:
         if line.startswith("[1/4]"):
             process.send_signal(stop)

@@ -42,7 +42,8 @@ def test_a_size_counts_if_some_terminal_has_it(monkeypatch, size, kept):
 )
 def test_what_is_printed_does_not_depend_on_other_sizes(arguments):
     def printed(**environment):
-        return run_apart(*arguments, environment=environment, stdin=subprocess.DEVNULL)
+        # Nothing of the sizes is read where forked commands are prepared.
+        return run_apart(*arguments, environment=environment, stdin=subprocess.DEVNULL, forked=True)
 
     expected = printed(COLUMNS="80")
     assert expected.out + expected.err

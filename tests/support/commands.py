@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import RLock, get_ident
 from typing import Any, ClassVar, cast
 from unittest.mock import patch
@@ -23,6 +22,7 @@ from bt_bench.cli.app import app
 from bt_bench.worker.tasks.runner import Finished
 from bt_bench.worker.tasks.tasks import CheckConformance
 from support.forked import forked_censuses, forked_suites
+from support.prepared import words_of
 from support.suites import as_sent, suites_here
 
 TINY = """\
@@ -42,15 +42,6 @@ all_of = spec.conformance_workloads
 spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items() if n == "corners"}
 """
 
-# As another one, for a command whose workers end often and are not what is tested: they are forked
-# from a process that has imported torch once.
-FORKED_WORKERS = f"""\
-import sys
-sys.path.append({str(Path(__file__).parents[1])!r})
-from bt_bench.base.processes import child
-from support.forked import ForkingContext
-child.CONTEXT = ForkingContext(imported=("torch", "triton", "bt_bench.worker.process.executor"))
-"""
 
 RAISING_VARIANT = '''\
 """A variant that raises when it gathers."""
@@ -210,12 +201,27 @@ def start(
     prologue: str = "",
     environment: dict[str, str] | None = None,
     python: str = sys.executable,
+    forked: bool | None = None,
     **kwargs: Any,
 ) -> subprocess.Popen[str]:
-    """Starts a command in a process of its own; `prologue` is Python that runs first."""
+    """Starts a command in a process of its own.
+
+    Args:
+        arguments: as typed, without `bt-bench`.
+        prologue: Python that runs first.
+        environment: variables beside those of this process.
+        python: the interpreter.
+        forked: whether the process is one of `support.prepared`; by default, if nothing is given
+            that a process may look at while it starts or imports.
+        kwargs: as of `Popen`.
+    """
     code = f"{prologue}\nfrom bt_bench.cli import main\nmain()"
+    if forked is None:
+        forked = not (
+            prologue or environment or python != sys.executable or kwargs.keys() - {"cwd"}
+        )
     return subprocess.Popen(
-        [python, "-c", code, *[str(a) for a in arguments]],
+        [*(words_of(code) if forked else [python, "-c", code]), *[str(a) for a in arguments]],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,6 +11,7 @@ from contextlib import chdir, contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess, SpawnContext
+from multiprocessing.reduction import DupFd
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -26,6 +27,12 @@ WORKLOADS = (
 # What the process of a static census imports before any variant: 1.3 s.
 CENSUS = ("torch", "triton", "bt_bench.worker.compiling.main")
 
+# What a worker imports before it is told what to do: 3 s.
+WORKER = (
+    *("torch", "triton", "bt_bench.worker.process.executor", "bt_bench.worker.process.supervisor"),
+    *("bt_bench.suites.block_tables.suite", "bt_bench.suites.block_tables.driver"),
+)
+
 _starting = Lock()  # `multiprocessing` knows one server at a time
 
 
@@ -37,10 +44,18 @@ class InEnvironment:
     ) -> None:
         self._target, self._environment = target, dict(environment or os.environ)
         self._folder = Path.cwd()
+        self._stderr: Any = None  # that of the server, unless it is another process's
+
+    def printing_here(self) -> InEnvironment:
+        """Have it print to the stderr of this process; call this while it is sent."""
+        self._stderr = DupFd(2)
+        return self
 
     def __call__(self, *args: Any) -> None:
         from bt_bench.base.processes import child
 
+        if self._stderr is not None:
+            os.dup2(self._stderr.detach(), 2)
         # Its parent is the process that forks; that one ends with the tests, and the connection,
         # at whose end it ends as well, is closed by then.
         child.end_with_parent = lambda pid: None
@@ -57,11 +72,49 @@ class ForkedProcess(ForkServerProcess):
         super().__init__(**options)
         self._imported = imported
 
+    def _server(self) -> forkserver.ForkServer:
+        return _server(self._imported)
+
     @staticmethod
     def _Popen(process: ForkedProcess) -> Any:  # noqa: N802
-        connect = _server(process._imported).connect_to_new_process
+        connect = process._server().connect_to_new_process
         with _starting, patch("multiprocessing.forkserver.connect_to_new_process", connect):
             return ForkServerProcess._Popen(process)
+
+
+class _Joined(forkserver.ForkServer):
+    """The server of the tests, as a command of theirs connects to it."""
+
+    def __init__(self, joined: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._forkserver_address, self._forkserver_authkey = joined
+        self._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
+
+    def ensure_running(self) -> None:
+        """Leave it to the tests, which have begun it."""
+
+
+class _ForkedForCommand(ForkedProcess):
+    """A process of a command, that a server of the tests forks; prints to the command's stderr."""
+
+    def _server(self) -> forkserver.ForkServer:
+        return _Joined(self._imported)
+
+    def __reduce__(self) -> Any:
+        self._target.printing_here()
+        return super().__reduce__()
+
+
+def workers_forked() -> str:
+    """Return Python for a command of its own, which has the workers of the command forked."""
+    server = _server(WORKER)
+    joined = server._forkserver_address, getattr(server, "_forkserver_authkey", None)
+    return (
+        f"import sys; sys.path.append({str(Path(__file__).parents[1])!r})\n"
+        "from bt_bench.base.processes import child\n"
+        "from support.forked import ForkingContext\n"
+        f"child.CONTEXT = ForkingContext('bt-bench worker', joined={joined!r})\n"
+    )
 
 
 @cache
@@ -83,16 +136,21 @@ class ForkingContext:
     Args:
         only: names of the processes that are forked; all if there are none.
         imported: modules that they have imported from the start, beside `IMPORTED`.
+        joined: where a server of the tests is, in a command of theirs.
     """
 
-    def __init__(self, *only: str, imported: tuple[str, ...] = ()) -> None:
-        self._only, self._imported = only, imported
+    def __init__(
+        self, *only: str, imported: tuple[str, ...] = (), joined: tuple[Any, ...] = ()
+    ) -> None:
+        self._only, self._imported, self._joined = only, imported, joined
         self._spawning: SpawnContext = multiprocessing.get_context("spawn")
         self.Pipe = self._spawning.Pipe
 
     def Process(self, *, target: Callable[..., None], **options: Any):  # noqa: N802
         if self._only and options["name"] not in self._only:
             return self._spawning.Process(target=target, **options)
+        if self._joined:
+            return _ForkedForCommand(self._joined, target=InEnvironment(target), **options)
         _server(self._imported)  # here, or it would bear the mark of its first process
         return ForkedProcess(self._imported, target=InEnvironment(target), **options)
 

@@ -7,7 +7,9 @@ import importlib.util
 import inspect
 import operator
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -44,19 +46,59 @@ def files_of(suite: Suite, variant: type[Any]) -> frozenset[Path]:
         path = waiting.pop()
         if path in found or _is_installed(path) or (own and _is_in(path, suite.package)):
             continue
-        if _is_readable(path):
-            found.add(path)
-            waiting += _imported(path)
+        try:
+            facts = _facts_of(python_text(path))
+        except NOT_READ:
+            continue  # a file that is never imported need not be Python
+        found.add(path)
+        waiting += _files(path, facts.imported)
     return frozenset(found)
 
 
-def _is_readable(path: Path) -> bool:
-    """Return whether a file parses as Python; a file that is never imported need not."""
-    try:
-        ast.parse(python_text(path))
-    except NOT_READ:
-        return False
-    return True
+@dataclass(frozen=True)
+class _Facts:
+    """The imports and the numbers in a text in Python.
+
+    Args:
+        imported: imported names with their number of leading dots. Names taken from a module are
+            among them, since they may be modules too.
+        constants: the named integers at the top level, including `tl.constexpr` ones.
+        numbers: the integers in it.
+        names: the names that it uses.
+        computed: its binary operations.
+    """
+
+    imported: tuple[tuple[str, int], ...]
+    constants: Mapping[str, int]
+    numbers: frozenset[int]
+    names: frozenset[str]
+    computed: tuple[ast.BinOp, ...]
+
+
+@lru_cache(maxsize=1024)  # variants share most of their files, and none takes less than 5 ms
+def _facts_of(text: str) -> _Facts:
+    """Parse a text once for all that is asked of it.
+
+    Raises:
+        SyntaxError: or another one of `NOT_READ`, if it is not Python.
+    """
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    # A number of bits to shift by is no size.
+    bits = {
+        id(node.right)
+        for node in nodes
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift)
+    }
+    sizes = [node for node in nodes if id(node) not in bits]
+    constants = (node.value for node in sizes if isinstance(node, ast.Constant))
+    return _Facts(
+        tuple(_names_imported(nodes)),
+        _constants(tree),
+        frozenset(value for value in constants if type(value) is int),
+        frozenset(node.id for node in sizes if isinstance(node, ast.Name)),
+        tuple(node for node in sizes if isinstance(node, ast.BinOp)),
+    )
 
 
 def _functions_of(variant: type[Any]) -> Iterator[FunctionType]:
@@ -80,12 +122,12 @@ def _is_in(path: Path, package: str) -> bool:
     return any(folder.name == package for folder in path.parents)
 
 
-def _imported(path: Path) -> Iterator[Path]:
+def _files(path: Path, imported: Iterable[tuple[str, int]]) -> Iterator[Path]:
     """Yield the files that a file imports, from its own tree or another one under development."""
     root = path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
-    for name, level in _names_imported(path):
+    for name, level in imported:
         inside = path.parents[level - 1] if level else root
         parts = name.split(".") if name else []
         found = list(_modules(inside, parts))
@@ -94,12 +136,8 @@ def _imported(path: Path) -> Iterator[Path]:
         yield from (each for each in found if each != _FACE)
 
 
-def _names_imported(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield imported names with their number of leading dots.
-
-    Names taken from a module are among them, since they may be modules too.
-    """
-    for node in ast.walk(ast.parse(python_text(path))):
+def _names_imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -140,7 +178,7 @@ def sizes_of(suite: Suite, variant: type[Any]) -> tuple[int, ...]:
     texts = {path: python_text(path) for path in files_of(suite, variant)}
     constants: dict[str, int] = {}
     for text in texts.values():
-        constants |= _constants(text)
+        constants |= _facts_of(text).constants
     found = (numbers_in(text, constants | names.get(str(path), {})) for path, text in texts.items())
     return tuple(sorted(set[int]().union(*found)))
 
@@ -156,10 +194,9 @@ def _names_of(variant: type[Any]) -> dict[str, dict[str, int]]:
     return found
 
 
-def _constants(text: str) -> dict[str, int]:
-    """Return the named integers at a module's top level, including `tl.constexpr` ones."""
+def _constants(tree: ast.Module) -> dict[str, int]:
     found: dict[str, int] = {}
-    for node in ast.parse(text).body:
+    for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -181,15 +218,14 @@ def numbers_in(text: str, names: Mapping[str, int]) -> set[int]:
         text: the code.
         names: values of named integers that it may use.
     """
-    nodes = list(ast.walk(ast.parse(text)))
-    # A number of bits to shift by is no size.
-    bits = {
-        id(node.right)
-        for node in nodes
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift)
+    facts = _facts_of(text)
+    computed = (_value(node, names) for node in facts.computed)
+    named = (names[name] for name in facts.names & names.keys())
+    return {
+        value
+        for value in (*facts.numbers, *named, *computed)
+        if value is not None and 3 <= value <= LARGEST
     }
-    values = (_value(node, names) for node in nodes if id(node) not in bits)
-    return {value for value in values if value is not None and 3 <= value <= LARGEST}
 
 
 def _value(node: ast.AST, names: Mapping[str, int]) -> int | None:

@@ -99,7 +99,7 @@ METHODS = (
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("num_reqs", SIZES)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_wide_batches_fill_the_callers_buffers(name, num_reqs, device):
@@ -123,13 +123,14 @@ def test_wide_batches_on_a_gpu(name, num_reqs, device):
         both.step(method, num_reqs)
 
 
-@pytest.mark.parametrize("num_reqs", SIZES)
-@pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.parametrize(
+    ("num_reqs", "validate"), [(5, False), (5, True), (8, False), (13, True), (40, False)]
+)
 def test_wide_steps_from_pinned_memory(num_reqs, validate, device, monkeypatch):
     tables = classes(["one_launch"])["one_launch"](LAYOUT, device, validate=validate)
     monkeypatch.setattr(tables._carrying, "run", lambda *_: False)
     both = Both(tables, seed=num_reqs)
-    for _ in range(3):
+    for _ in range(2):
         both.append()
         both.step("prepare_step", num_reqs)
     assert isinstance(tables._pinned, PinnedSteps)

@@ -141,10 +141,10 @@ def sizes_of(rng, monkeypatch, small):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_element_has_one_writer(monkeypatch, part):
-    """In 100,000 cuts of groups, an eighth of them here; of each commit, in a quarter of them."""
+    """In 100,000 cuts of groups, an eighth of them here, and so many of each commit."""
     made = 0
     rng = random.Random(part)
     while made < CUTS // PARTS:
@@ -163,12 +163,12 @@ def test_each_element_has_one_writer(monkeypatch, part):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kernels_write_what_it_says(monkeypatch, part):
     """In 2,000 cuts of groups, an eighth of them here: to the same places, and what is right.
 
-    Of each commit, three of the eight parts are tried.
+    Of each commit, one of the eight parts is tried.
     """
     play_tied(monkeypatch, random.Random(part), QuickKernels(), TIED // PARTS)
 
@@ -205,7 +205,7 @@ def play_tied(monkeypatch, rng, kernels, num_cuts, limits=None):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kernels_of_parts_write_what_it_says(monkeypatch, part):
     """A step in separate calls: each launches once, with one writer for each of its elements."""
