@@ -219,6 +219,7 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_nothing(sweep, tmp_path
     """A worker is killed at most once while it measures a case: twice would blame a variant."""
     rng = random.Random(0)
     killed, seen = 0, 0
+    hit = set()  # what a killed worker was at: it is begun again, perhaps much later
     process = start(tmp_path, COUNT)
     deadline = time.monotonic() + 1800  # for what hangs
     while time.monotonic() < deadline:
@@ -229,8 +230,12 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_nothing(sweep, tmp_path
                 break
             process = start(tmp_path, COUNT)
         elif killed < KILLS and len(begun) > seen + 4:
+            worker, _, title = begun[-1].split(maxsplit=2)
+            if title in hit:
+                continue
             seen = len(begun)
-            pid = process.pid if killed % 5 == 2 else int(begun[-1].split()[0])
+            hit.add(title)
+            pid = process.pid if killed % 5 == 2 else int(worker)
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
