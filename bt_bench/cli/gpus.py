@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from bt_bench.variants import VariantEntry
     from bt_bench.worker import Supervisor
 
-GpusOption = Annotated[
-    str | None,
-    typer.Option(
+_NAMES = "all, or indices and UUIDs, such as 0,2. With --device cpu, names of workers on the CPU."
+
+
+def _gpus_option(what: str) -> Any:
+    """Return the option `--gpus` of a command that does such things on several GPUs."""
+    return typer.Option(
         "--gpus",
         metavar="GPUS",
-        help="Use several GPUs of this host at once; each takes the next case when it has done "
-        "one: all, or indices and UUIDs, such as 0,2. With --device cpu, names of workers on the "
-        "CPU.",
+        help=f"Use several GPUs of this host at once; {what}: {_NAMES}",
         show_default="the one of --device",
-    ),
-]
+    )
+
+
+GpusOption = Annotated[str | None, _gpus_option("each takes the next case when it has done one")]
+GateGpusOption = Annotated[str | None, _gpus_option("each measures whole rounds")]
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EXPECTED = "expected all, or indices and UUIDs as nvidia-smi -L lists them, such as 0,2"
