@@ -20,8 +20,7 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     There is one for each device, if there is memory for them.
 
     Raises:
-        UsageError: if not even one fits into memory, or if fewer are asked for than there are
-            devices.
+        UsageError: if not even one fits into memory.
     """
     spec = request.spec
     needed = sum(case.parameters.num_bytes() for case in spec.cases)
@@ -45,10 +44,6 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     environment = hello.environment
     affinity = environment.cpu_affinity or environment.cpu_count or 1
     cores = usable_cores(affinity, environment.cpu_quota)
-    if request.workers is not None and request.workers < devices:
-        raise UsageError(
-            f"--workers {request.workers}: there are {devices} devices; expected as many or more"
-        )
     # A user who names a number may know of memory that the system does not show.
     return request.workers or min(max(devices, workers_of(cores)), fitting)
 

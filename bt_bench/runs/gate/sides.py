@@ -98,11 +98,17 @@ class RoundsRequest:
     others: tuple[DeviceChoice, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse metrics that nothing takes.
+        """Refuse metrics that nothing takes, and devices without a process.
 
         Raises:
-            UsageError: if the plan profiles nothing, and a metric is by the profiler.
+            UsageError: if the plan profiles nothing, and a metric is by the profiler, or if there
+                are fewer processes than devices.
         """
+        if self.workers is not None and self.workers < len(self.devices):
+            raise UsageError(
+                f"--workers {self.workers}: there are {len(self.devices)} devices; expected as "
+                "many or more"
+            )
         if self.spec.plan.profile_rounds:
             return
         for metrics in self.metrics.values():

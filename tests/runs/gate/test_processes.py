@@ -241,7 +241,7 @@ def test_without_a_device_rounds_end(tmp_path):
 
 def test_fewer_processes_than_devices_are_refused(tmp_path):
     with pytest.raises(UsageError, match="--workers 1: there are 2 devices; expected as many"):
-        source_of(request_of(tmp_path, workers=1, devices=TWO))
+        request_of(tmp_path, workers=1, devices=TWO)
 
 
 def test_revisions_are_checked_on_a_device_each(tmp_path):
