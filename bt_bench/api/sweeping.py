@@ -29,6 +29,7 @@ def sweep(
     k: str | Sequence[str] | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002 - the name of the command's option
     device: str | None = None,
+    gpus: str | Sequence[int | str] | None = None,
     kernels: Paths = (),
     vllm_source: Paths = (),
     suite: str | os.PathLike[str] | None = None,
@@ -49,6 +50,7 @@ def sweep(
         k: patterns of the names of the cases to run.
         set: by parameter, the value that every case takes; a list of values sweeps it.
         device: `auto`, `cuda`, `cuda:1` or `cpu`; by default the project's, else `auto`.
+        gpus: several GPUs of this host, which measure at once: `all`, `0,2`, `[0, 2]` or UUIDs.
         kernels: folders of variant files.
         vllm_source: unpacked wheels of vLLM, for variants that wrap it.
         suite: folder or name of a suite.
@@ -65,10 +67,13 @@ def sweep(
     """
     from bt_bench.runs import (
         Lines,
+        Place,
         SweepRequest,
         check_conditions,
         check_memory,
         choose_variants,
+        chosen_gpus,
+        entered,
         leased,
         run_sweep,
         settle_sweep,
@@ -96,17 +101,28 @@ def sweep(
     by_name = named is not None
     entries = choose_variants(spec, folders, sources, by_name=by_name, say=say)
     spec = settle_sweep(spec, entries, folders)
-    setup = WorkerSetup(chosen_device(device), arms_of(entries), spec.plan, spec.suite)
-    with Supervisor(setup, serve) as worker, ExitStack() as leases:
-        hello = worker.hello
-        check_memory(spec, len(entries), hello.available_bytes)
-        leases.enter_context(leased([hello.environment]))
-        check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
+    given = gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, gpus))
+    devices = chosen_gpus(given, chosen_device(device), is_named=device is not None)
+    several = len(devices) > 1
+    workers = [
+        Supervisor(
+            WorkerSetup(each, arms_of(entries), spec.plan, spec.suite, takes_turns=several), serve
+        )
+        for each in devices
+    ]
+    with entered(workers), ExitStack() as leases:
+        hello, *_ = hellos = [worker.hello for worker in workers]
+        places = [Place(worker, worker.hello.environment) for worker in workers]
+        for each in hellos:
+            check_memory(spec, len(entries), each.available_bytes)
+        leases.enter_context(leased([place.environment for place in places]))
+        for place in places:
+            check_conditions(place.environment, profiles=bool(spec.plan.profile_rounds))
         if out is not None:
             folder = RunFolder.create_exact(Path(out))
         else:
-            given = None if reports is None else Path(reports)
-            folder = RunFolder.create(reports_folder(given), spec.name)
+            parent = None if reports is None else Path(reports)
+            folder = RunFolder.create(reports_folder(parent), spec.name)
         command = _command(
             config,
             {
@@ -115,6 +131,7 @@ def sweep(
                 "-k": [joined(k)] if k else [],
                 "--set": overrides,
                 "--device": [device] if device else [],
+                "--gpus": [given] if given else [],
                 "--kernels": folders if kernels else [],
                 "--vllm-source": sources,
                 "--suite": [suite] if suite else [],
@@ -123,7 +140,7 @@ def sweep(
         request = SweepRequest(spec, entries, hello.environment, folder, command, hello.native)
         with folder.locked():
             try:
-                results = run_sweep(request, worker, Lines(say))
+                results = run_sweep(request, workers[0], Lines(say), places[1:])
             except BaseException as error:
                 error.add_note(
                     f"bt-bench: the results so far are in {folder.path} and marked as partial; "

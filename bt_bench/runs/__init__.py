@@ -40,7 +40,8 @@ from bt_bench.runs.gate.trees import (
     working_tree,
 )
 from bt_bench.runs.gate.wanted import choose_metrics
-from bt_bench.runs.leases import leased, refuse_twice
+from bt_bench.runs.gpus import chosen_gpus, entered
+from bt_bench.runs.leases import leased
 from bt_bench.runs.merge.merging import Merged, MergeRequest, merge
 from bt_bench.runs.preflight import (
     check_conditions,

@@ -52,6 +52,17 @@ def test_a_path_a_text_and_a_mapping_are_one_config_and_nothing_is_printed(capsy
     assert written == ["bt_bench.sweep", "tiny.yaml", "--operations", "step", "-k", "one"]
 
 
+def test_workers_share_the_cases():
+    found = swept(tiny(), variants="fused", operations="step", device="cpu", gpus=["one", "two"])
+    (result,) = found.results
+    assert result.parts is not None
+    assert len(result.parts) == 2
+    assert {case.key for case in result.cases} == {"step/one", "step/two"}
+    assert result.tool.command[-4:] == ["--device", "cpu", "--gpus", "one,two"]
+    with pytest.raises(UsageError, match="--gpus 0,0: 0 is there twice; expected all, or indices"):
+        swept(tiny(), gpus=[0, 0])
+
+
 def test_options_are_those_of_the_command():
     progress: list[str] = []
     found = swept(

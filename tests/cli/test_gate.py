@@ -332,6 +332,7 @@ def test_what_cannot_be_asked_for(repo, options, what):
         ([], "nothing to do: give --base REF, --against CENSUS or --save FILE"),
         (["--base", "HEAD", "--rounds", "3"], "--rounds has no effect on a gate with --static"),
         (["--base", "HEAD", "--workers", "3"], "--workers has no effect on a gate with --static"),
+        (["--base", "HEAD", "--gpus", "0,1"], "--gpus has no effect on a gate with --static"),
         (["--base", "HEAD", "--time-equal"], "--time-equal has no effect on a gate with --static"),
         (["--base", "HEAD", "--device", "cpu"], "--device has no effect on a gate with --static"),
         (["--save", "o.json", "--out", "o"], "--out has no effect on a census alone"),

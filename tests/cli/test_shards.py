@@ -192,5 +192,5 @@ def test_all_gpus_are_those_that_cuda_sees(monkeypatch, visible, gpus):
     ],
 )
 def test_wrong_gpus_are_refused(swept, options, message, monkeypatch):
-    monkeypatch.setattr("bt_bench.worker.gpu_uuids", list)
+    monkeypatch.setattr("bt_bench.runs.gpus.gpu_uuids", list)
     assert message in refused("sweep", swept / "tiny.yaml", *options)

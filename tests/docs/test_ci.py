@@ -62,7 +62,7 @@ def test_lines_that_call_the_gate_have_options_and_formats_that_exist(monkeypatc
     monkeypatch.setenv("COLUMNS", "200")
     listed = run("gate", "--help").out
     lines = re.findall(r"bt-bench (gate --config .*)", "\n".join((*blocks("sh"), *blocks("yml"))))
-    assert len(lines) == 4
+    assert len(lines) == 6
     for line in lines:
         for option in re.findall(r" (--[a-z-]+)", line):
             assert f"{option} " in listed, option

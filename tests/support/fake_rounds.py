@@ -8,7 +8,8 @@ processes are on the GPU, `stops`, how often a quota stops it, `ticks` of device
 and `fault`, what happens to it when (`lonely` where it is imported beside
 another side, `raises`, `kills`, `kills_once` in `check`, `count`, `prepare` or `measure`;
 `crashes_once` says so and kills nothing), or what it is wrong on or lacks a feature for (`check
-one`, `lacks one`). What workers do is appended to `log`.
+one`, `lacks one`), and `falls_off`, a device that is lost when it is measured there. What workers
+do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from bt_bench.worker.tasks.tasks import (
     RoundValue,
 )
 from support.factories import make_environment, make_workload
+from support.fake_gpus import environment_of
 
 PASSED = CheckOutcome(CheckReport(steps=1, buffers=["slot_mappings"]), None)
 LACKING = CheckOutcome(None, Reason(code=ReasonCode.UNSUPPORTED, message="lacks windows"))
@@ -49,6 +51,9 @@ WRONG = CheckOutcome(None, Reason(code=ReasonCode.WRONG_RESULT, message="slot 3 
 def serve(connection, block, setup) -> None:
     """Does the tasks that it is sent."""
     worker = _Worker(setup, Activity(block))
+    if worker.lost is not None and worker.lost.exists():
+        answer(connection, Message(0, Refusal(f"no GPU to run on: {setup.device} is none")))
+        return
     for arm in setup.arms:
         if worker.fault(arm.name) == "import" or (
             worker.fault(arm.name) == "lonely" and len({each.side for each in setup.arms}) > 1
@@ -68,7 +73,10 @@ class InProcess:
 
     def __init__(self, setup, _serve, _on_traceback=None):
         self._setup = setup
-        self.hello = Hello("cpu", make_environment("cpu", cpu_affinity=4), None)
+        environment = make_environment("cpu", cpu_affinity=4)
+        if setup.device.startswith("GPU-"):
+            environment = environment_of(setup.device.removeprefix("GPU-"))
+        self.hello = Hello("cpu", environment, None)
 
     def start(self):
         self._worker = _Worker(self._setup, Activity())
@@ -94,10 +102,11 @@ class _Worker:
         folders = {arm.name: Path(arm.entry.path).parent for arm in setup.arms}
         scripts = {f: json.loads((f / "script.json").read_text()) for f in set(folders.values())}
         self.script = {arm.name: scripts[folders[arm.name]][arm.entry.name] for arm in setup.arms}
-        self.folder = next(iter(folders.values()))
+        self.folder = next(iter(folders.values()), None)  # a worker may have no arms
         self.folders = "+".join(dict.fromkeys(folder.name for folder in folders.values()))
         self.is_shared = len({arm.side for arm in setup.arms}) > 1
-        self.plan = setup.plan
+        self.plan, self.device = setup.plan, setup.device
+        self.lost = self.folder and self.folder.parent / f"lost-{setup.device}"
         self.activity = activity
 
     def log(self, what):
@@ -158,6 +167,9 @@ class _Worker:
 
     def measured(self, task, arms):
         self.log("begins")
+        if any(self.script[arm].get("falls_off") == self.device for arm in arms):
+            self.lost.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.01)
         values = tuple(
             RoundValue(unit.operation, unit.case.name, arm, series, self.us(arm), self.harm(arm))

@@ -26,7 +26,7 @@ def side(folder, label, script):
     return GateSide(label, entries, named=lambda text: f"{label}: {text}")
 
 
-def request_of(tmp_path, base=None, head=None, workers=6):
+def request_of(tmp_path, base=None, head=None, workers=6, devices=("cpu",)):
     base = {name: {"us": 10.0} for name in NAMES} | (base or {})
     head = {name: {"us": 11.0} for name in NAMES} | (head or {})
     old, new = side(tmp_path / "base", "old", base), side(tmp_path / "head", "new", head)
@@ -35,9 +35,10 @@ def request_of(tmp_path, base=None, head=None, workers=6):
         spec=spec,
         sides={GateArm.BASE: old, GateArm.HEAD: new, GateArm.CONTROL: old},
         metrics=choose_metrics((), spec.operations, "cpu"),
-        device="cpu",
+        device=devices[0],
         serve=fake_rounds.serve,
         workers=workers,
+        others=tuple(devices[1:]),
     )
 
 

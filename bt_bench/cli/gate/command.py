@@ -14,6 +14,7 @@ from bt_bench.base.names import MOST_ROUNDS, parse_fail_on, resolved
 from bt_bench.cli import completion
 from bt_bench.cli.gate.common import Options, both_trees, finish, make_folder
 from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
+from bt_bench.cli.gpus import GateGpusOption, chosen_gpus
 from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
     DeviceOption,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 # Parameters without effect in each mode.
-_OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal")
+_OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal", "gpus")
 _IDLE = {
     "--static": (*_OF_ROUNDS, "device", "threshold", "alpha", "allow_partial"),
     "--against": (*_OF_ROUNDS, "build"),
@@ -217,6 +218,7 @@ def gate(
     ] = False,
     formats: FormatOption = None,
     out: Annotated[Path | None, out_option("results")] = None,
+    gpus: GateGpusOption = None,
     device: DeviceOption = None,
     show_all: Annotated[
         bool,
@@ -236,6 +238,7 @@ def gate(
 
     Examples:
     - `bt-bench gate --config origin --base main`
+    - `bt-bench gate --config origin --base main --gpus all`
     - `bt-bench gate --config my.yaml --base HEAD~1 --kernels ./my_kernels --format junit=gate.xml`
     - `bt-bench gate --config quick --static --base main`
     - `bt-bench gate --config origin --against reports/h100/origin/fused.json.xz`
@@ -319,9 +322,12 @@ def gate(
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
     with both_trees(options) as trees:
-        chosen = _resolved(device or trees.device or "auto")
+        # The base's settings, and not the head's, choose the device; --gpus chooses among GPUs.
+        own = device or trees.device or "auto"
+        wanted = own if gpus is None or device is not None or own == "cpu" else "auto"
+        devices = [_resolved(each) for each in chosen_gpus(gpus, wanted)]
         request = rounds_request(
-            options, patterns, chosen, trees, looks, detect, limit, workers, time_equal
+            options, patterns, devices, trees, looks, detect, limit, workers, time_equal
         )
         if dry_run:
             return show_plan(request)

@@ -12,6 +12,8 @@ from bt_bench.cli.options import command_line
 from bt_bench.cli.pages import RECORDING_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bt_bench.analysis import Judged
     from bt_bench.base.names import DeviceChoice
     from bt_bench.cli.gate.common import Options, Trees
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def rounds_request(
     options: Options,
     patterns: tuple[str, ...],
-    device: DeviceChoice,
+    devices: Sequence[DeviceChoice],
     trees: Trees,
     looks: str | None,
     detect: float | None,
@@ -37,7 +39,7 @@ def rounds_request(
         spec=options.spec,
         base=trees.base,
         head=trees.head,
-        device=device,
+        device=devices[0],
         serve=serve,
         recording=Path(RECORDING_NAME),
         patterns=patterns,
@@ -51,6 +53,7 @@ def rounds_request(
         lost=trees.lost,
         command=tuple(command_line()),
         on_traceback=trees.tracebacks(options.on_traceback),
+        others=tuple(devices[1:]),
     )
 
 
@@ -93,7 +96,8 @@ def show_plan(request: GateRequest) -> ExitCode:
 
     prepared = prepare(request)
     rounds = prepared.rounds
-    against = f"{request.head.label} against {request.base.label} on {request.device}"
+    devices = ", ".join((request.device, *request.others))
+    against = f"{request.head.label} against {request.base.label} on {devices}"
     if rounds.subjects:
         first, last = request.looks[0], request.looks[-1]
         limit = plan_of(request, rounds.subjects).most_rounds

@@ -51,12 +51,14 @@ class RecordedRound(Noun):
     """One round: the arms in order of time, and per arm a value for each subject of the table.
 
     A value is `None` if it was not measured. An arm without values may be absent from `values`.
-    `ticks` has the tick of the device's clock in µs by method, as far as times showed it.
+    `ticks` has the tick of the device's clock in µs by method, as far as times showed it. `device`
+    counts the devices of the recording.
     """
 
     order: list[GateArm]
     values: dict[GateArm, list[Annotated[float, Field(ge=0)] | None]]
     ticks: dict[Method, Annotated[float, Field(gt=0)]] = {}
+    device: Annotated[int, Field(ge=0)] = 0
 
 
 class Judging(Noun):
@@ -78,13 +80,15 @@ class Recording(Noun):
 
     In a round, one process measures all arms in turns. A variant in `apart` has a process for each
     of its arms instead, for the reason given there; in schema 1, which is read too, all have.
-    `judging` is `None` for rounds without a gate, and in recordings of earlier versions.
+    `judging` is `None` for rounds without a gate, and in recordings of earlier versions. If several
+    devices measured, `environment` is the first one's.
     """
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
     created: str  # ISO 8601, UTC
     tool: Tool
     environment: Environment
+    others: list[Environment] = []
     config: str
     suite: SuiteInfo | None = None
     arms: dict[GateArm, Revision]
@@ -116,6 +120,7 @@ class Recording(Noun):
                     for arm, row in taken.values.items()
                 },
                 taken.ticks,
+                taken.device,
             )
             for taken in self.rounds
         ]
@@ -197,7 +202,8 @@ def _recorded_round(taken: GateRound, table: Sequence[SeriesKey]) -> RecordedRou
     values = {
         arm: [_rounded(row.get(subject)) for subject in table] for arm, row in taken.values.items()
     }
-    return RecordedRound(order=list(taken.order), values=values, ticks=dict(taken.ticks))
+    order, ticks = list(taken.order), dict(taken.ticks)
+    return RecordedRound(order=order, values=values, ticks=ticks, device=taken.device)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -224,6 +230,9 @@ def _problems(recording: Recording) -> Iterator[str]:
 def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> Iterator[str]:
     if len(set(taken.order)) != len(taken.order):
         yield f"{path}.order has an arm twice; expected each once"
+    if taken.device > len(recording.others):
+        devices = 1 + len(recording.others)
+        yield f"{path}.device is {taken.device}; expected one of {devices}, counted from 0"
     for arm in taken.order:
         if arm not in recording.arms:
             yield f"{path}.order has {arm.value!r}; expected only arms that $.arms names"

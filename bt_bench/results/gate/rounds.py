@@ -39,11 +39,13 @@ class GateRound:
         order: the arms in order of time.
         values: per arm, the median of each measured subject.
         ticks: by method, the tick in µs of the device's clock, as far as times showed it.
+        device: number of the device that measured it, from 0, if there are several.
     """
 
     order: tuple[GateArm, ...]
     values: Mapping[GateArm, Mapping[SeriesKey, float]]
     ticks: Mapping[Method, float] = field(default_factory=dict)
+    device: int = 0
 
 
 class RoundSource(Protocol):

@@ -17,6 +17,8 @@ STATES_OF_INSTANCE = 2  # its tensors, and at most one snapshot from before the 
 def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     """Return how many processes may run at once: by cores and memory, or by `--workers`.
 
+    There is one for each device, if there is memory for them.
+
     Raises:
         UsageError: if not even one fits into memory.
     """
@@ -26,10 +28,11 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
     if shared:
         needed *= len(request.sides)
     on_gpu = hello.device == "cuda"
-    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed)]
+    devices = len(request.devices)
+    rooms = [(available_bytes("cpu"), HOST_BYTES_OF_WORKER if on_gpu else 2**29 + needed, 1)]
     if on_gpu:
-        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed))
-    for room, each in rooms:
+        rooms.append((hello.available_bytes, DEVICE_BYTES_OF_WORKER + needed, devices))
+    for room, each, _ in rooms:
         if room is not None and room < each:
             raise UsageError(
                 f"a process-round would need {format_bytes(each)} of memory, "
@@ -37,12 +40,12 @@ def num_workers(request: RoundsRequest, hello: Hello, *, shared: bool) -> int:
                 f"{len(request.variants)} variants, and {format_bytes(room)} are available; raise "
                 "the limit of a container, or leave cases out with -k, or variants with --variants"
             )
-    fitting = min((room // each for room, each in rooms if room is not None), default=2)
+    fitting = min((room // each * of for room, each, of in rooms if room is not None), default=2)
     environment = hello.environment
     affinity = environment.cpu_affinity or environment.cpu_count or 1
     cores = usable_cores(affinity, environment.cpu_quota)
     # A user who names a number may know of memory that the system does not show.
-    return request.workers or min(workers_of(cores), fitting)
+    return request.workers or min(max(devices, workers_of(cores)), fitting)
 
 
 def workers_of(cores: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,14 +29,14 @@ from bt_bench.base.names import DeviceChoice, kind_of
 from bt_bench.config import SweepSpec
 from bt_bench.protocol import Operation, load_suite
 from bt_bench.results import (
+    Environment,
     GateArm,
     LaunchCensus,
     Recorder,
     SeriesKey,
-    condition_texts,
-    fallback_texts,
     launches_in,
 )
+from bt_bench.runs.gate.devices import device_warnings, devices_facts, refuse_unlike
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
@@ -82,6 +83,7 @@ class GateRequest:
         recording: file of the rounds, in a folder of the gate.
         command: the command line, for the record.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
+        others: further devices that measure at once, each of them whole rounds.
     """
 
     spec: SweepSpec
@@ -101,6 +103,7 @@ class GateRequest:
     lost: Lost = field(default_factory=Lost)
     command: tuple[str, ...] = ()
     on_traceback: Callable[[str], None] | None = None
+    others: tuple[DeviceChoice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,7 @@ def prepare(request: GateRequest) -> Prepared:
         request.serve,
         request.workers,
         on_traceback=request.on_traceback,
+        others=request.others,
     )
     expected = ""
     if rounds.subjects:
@@ -192,34 +196,42 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     same = _sameness(request)
     if prepared.expected and not same.proved:
         progress.say(f"this gate takes {prepared.expected}")
-    with checkers(rounds, progress, equal=same.proved) as workers:
-        hello = workers.hello
-        if not same.proved:
-            profiles = bool(rounds.spec.plan.profile_rounds)
-            with leased([hello.environment]):  # or minutes of checks would be in vain
-                check_conditions(hello.environment, profiles=profiles)
-        failures = workers.failures([] if same.proved else rounds.variants, progress)
-        apart = {} if same.proved else workers.changing(progress)
-        lacking, launched, warnings = workers.lacking, workers.launches, workers.warnings
-    timed = [
-        subject
-        for subject in ([] if same.proved else rounds.subjects)
-        if _why_failed(subject, failures) is None and (subject.variant, subject.case) not in lacking
-    ]
     measured = None
-    if timed:
-        with leased([hello.environment]):
-            source, measured = _timed(request, prepared, timed, hello, progress, apart)
-        failures = failures | source.failures
-        fallbacks = fallback_texts(hello.environment.helpers)
-        conditions = condition_texts(hello.environment.conditions)
-        own = (*source.warnings, *source.stop_warnings())
-        warnings = [*conditions, *fallbacks, *warnings, *own]
+    with ExitStack() as leases:
+        with checkers(rounds, progress, equal=same.proved) as workers:
+            hello, environments = workers.hello, workers.environments
+            if not same.proved:  # first of all, or minutes of checks would be in vain
+                refuse_unlike(environments)
+                leases.enter_context(leased(environments))
+                for environment in environments:
+                    profiles = bool(rounds.spec.plan.profile_rounds)
+                    check_conditions(environment, profiles=profiles)
+            failures = workers.failures([] if same.proved else rounds.variants, progress)
+            apart = {} if same.proved else workers.changing(progress)
+            lacking, launched, warnings = workers.lacking, workers.launches, workers.warnings
+        timed = [
+            subject
+            for subject in ([] if same.proved else rounds.subjects)
+            if _why_failed(subject, failures) is None
+            and (subject.variant, subject.case) not in lacking
+        ]
+        if timed:
+            source, measured = _timed(
+                request, prepared, timed, hello, environments, progress, apart
+            )
+            failures = failures | source.failures
+            of_devices = [text for each in environments for text in device_warnings(each)]
+            own = (*source.warnings, *source.stop_warnings())
+            warnings = [*of_devices, *warnings, *own]
     judged = _whole(request, prepared, same, failures, lacking, launched, timed, measured)
     return replace(
         judged,
         subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
-        facts=(*limit_facts(hello.environment), *judged.facts),
+        facts=(
+            *limit_facts(hello.environment),
+            *(devices_facts(environments) if timed else ()),
+            *judged.facts,
+        ),
         warnings=(*judged.warnings, *dict.fromkeys(warnings)),
     )
 
@@ -229,6 +241,7 @@ def _timed(
     prepared: Prepared,
     subjects: Sequence[SeriesKey],
     hello: Hello,
+    environments: Sequence[Environment],
     progress: Progress,
     apart: dict[str, str],
 ) -> tuple[ProcessRounds, Judged]:
@@ -239,7 +252,7 @@ def _timed(
     source: ProcessRounds | None = None
     while True:
         plan = plan_of(request, subjects, apart)
-        header = header_of(rounds, hello.environment, list(request.command), apart)
+        header = header_of(rounds, environments, list(request.command), apart)
         judging = judging_of(plan, request.rules, margins)
         header = header.model_copy(update={"judging": judging})
         recorder = Recorder(request.recording, header)

@@ -3,29 +3,36 @@
 The processes of several rounds are started and set up together, which takes seconds. Then they are
 timed one at a time, while the others wait. If a variant must not or cannot share a process, each of
 its arms has a process of its own instead: the variant is measured apart.
+
+With several devices, each round is measured on one of them, by all of its processes. Processes on
+different devices are timed at once, and take turns at timing the host.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import permutations
+from threading import Lock
 
 from bt_bench.analysis import certain_influence, largest_ticks
+from bt_bench.base import one_line
 from bt_bench.base.errors import BtBenchError, UsageError
 from bt_bench.base.names import resolved
 from bt_bench.results import (
     GateArm,
     GateRound,
-    Method,
     Reason,
     ReasonCode,
     SeriesKey,
     metric_of,
 )
 from bt_bench.runs.gate.capacity import num_workers
+from bt_bench.runs.gate.crews import Crew, Seat, Taking, Values, arm_name, whole
 from bt_bench.runs.gate.sides import (
     Culprit,
     RoundsRequest,
@@ -34,6 +41,7 @@ from bt_bench.runs.gate.sides import (
     started,
 )
 from bt_bench.runs.progress import News, Progress
+from bt_bench.runs.sharing import at_once
 from bt_bench.worker import (
     Ahead,
     ArmSetup,
@@ -46,6 +54,7 @@ from bt_bench.worker import (
     RoundUnit,
     Supervisor,
     Task,
+    WorkerError,
     WorkerSetup,
 )
 
@@ -53,9 +62,6 @@ from bt_bench.worker import (
 # standard deviation) in what Python alone does, and by 0.4 to 1 % in `host_us` on an H200's host.
 CODE_COPIES = 4
 MOST_OF_OTHER_THREADS = 0.2  # of the CPU time; libraries of CUDA take next to none
-
-Values = dict[GateArm, dict[SeriesKey, float]]
-Ticks = dict[Method, float]  # of the device's clocks, in µs
 
 
 class MustPartError(BtBenchError):
@@ -68,36 +74,6 @@ class MustPartError(BtBenchError):
     def __init__(self, reasons: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {why}" for name, why in reasons.items()))
         self.reasons = dict(reasons)
-
-
-@dataclass(frozen=True)
-class _Crew:
-    """The arms and variants that one process of a round measures.
-
-    Args:
-        arms: in the order of their import.
-        names: names of the variants.
-    """
-
-    arms: tuple[GateArm, ...]
-    names: tuple[str, ...]
-
-    @property
-    def is_shared(self) -> bool:
-        return len(self.arms) > 1
-
-    def place(self, arm_name: str) -> tuple[str, GateArm]:
-        """Return the variant and the arm of a worker's arm name."""
-        variant, _, arm = arm_name.rpartition("@")
-        return variant, GateArm(arm)
-
-    @property
-    def arm_names(self) -> list[str]:
-        return [_arm_name(name, arm) for name in self.names for arm in self.arms]
-
-
-def _arm_name(variant: str, arm: GateArm) -> str:
-    return f"{variant}@{arm.value}"
 
 
 class ProcessRounds:
@@ -132,7 +108,10 @@ class ProcessRounds:
         before: ProcessRounds | None = None,
     ) -> None:
         self._on_batch = on_batch
-        self._request = replace(request, device=resolved(request.device, hello.device))
+        first, *others = (resolved(device, hello.device) for device in request.devices)
+        self._request = replace(request, device=first, others=tuple(others))
+        self._left = [*range(len(self._request.devices))]  # the devices that are not lost
+        self._lock = Lock()  # for the numbers of processes
         self._subjects = set(subjects)
         self._progress = progress
         self._names = [n for n in request.variants if any(s.variant == n for s in subjects)]
@@ -152,6 +131,7 @@ class ProcessRounds:
 
         Raises:
             MustPartError: if variants turn out to need processes of their own.
+            WorkerError: if no device is left.
         """
         taken: list[GateRound] = []
         self.announce(count)
@@ -187,55 +167,97 @@ class ProcessRounds:
     def take_batch(self, most: int) -> list[GateRound]:
         """Return the next rounds whose workers can all exist at once; at most `most`.
 
+        Rounds of a device that is lost are left out.
+
         Raises:
             MustPartError: as `take`.
         """
         num_rounds = min(most, max(1, self.workers // self._num_crews))
+        num_rounds -= num_rounds % len(self._left) if num_rounds > len(self._left) else 0
         rounds = [self._crews() for _ in range(num_rounds)]
-        values: list[Values] = [{} for _ in rounds]
-        ticks: list[Ticks] = [{} for _ in rounds]
-        left = [len(crews) for crews in rounds]
+        taken = [
+            Taking(crews, self._left[index % len(self._left)], len(crews))
+            for index, crews in enumerate(rounds)
+        ]
         try:
-            self._time(rounds, values, ticks, left)
+            self._time(taken)
         except KeyboardInterrupt:
-            self._on_batch(_whole(rounds, values, ticks, left))
+            self._on_batch(whole(taken))
             raise
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
         self._refuse_influence()
-        batch = _whole(rounds, values, ticks, left)
+        batch = whole(taken)
         self._on_batch(batch)
         return batch
 
-    def _time(
-        self,
-        rounds: list[list[_Crew]],
-        values: list[Values],
-        ticks: list[Ticks],
-        left: list[int],
-    ) -> None:
-        """Let all crews measure, one by one; count down how many each round still lacks."""
+    def _time(self, batch: Sequence[Taking]) -> None:
+        """Let all processes of some rounds measure, those of one device one by one."""
         with ExitStack() as stack:
-            self._progress.phase(f"setting up {sum(map(len, rounds))} processes")
-            workers = [
-                (index, crew, self._start(stack, crew))
-                for index, crews in enumerate(rounds)
-                for crew in crews
+            self._progress.phase(
+                f"setting up {sum(len(taking.crews) for taking in batch)} processes"
+            )
+            seats = [
+                Seat(taking, crew, self._start(stack, crew, taking.place))
+                for taking in batch
+                for crew in taking.crews
             ]
-            ready = [self._set_up(worker, crew) for _, crew, worker in workers]
+            for seat in seats:
+                self._seat(seat)
             self._progress.phase("timing")
-            for (index, crew, worker), names in zip(workers, ready, strict=True):
-                if names:
-                    outcome = self._measure(worker, crew, names)
+            self._on_each_device(seats)
+            for seat in seats:
+                seat.worker.abandon()  # all at once, since each takes a while to end
+
+    def _seat(self, seat: Seat) -> None:
+        """Wait until a process is ready, unless its device is lost meanwhile."""
+        if seat.taking.place in self._left:
+            try:
+                seat.names = self._set_up(seat.worker, seat.crew)
+            except WorkerError as error:
+                self._lose(seat.taking.place, error)
+
+    def _on_each_device(self, seats: Sequence[Seat]) -> None:
+        """Time processes: all devices at once, if there are several."""
+        works = {
+            place: partial(self._time_all, [seat for seat in seats if seat.taking.place == place])
+            for place in self._left
+        }
+        if len(works) == 1:
+            for work in works.values():
+                work()
+            return
+        with ThreadPoolExecutor(len(works)) as pool:
+            at_once(pool, works, self._lose, [seat.worker for seat in seats])
+
+    def _time_all(self, seats: Sequence[Seat]) -> None:
+        """Time the processes of one device, one by one."""
+        for seat in seats:
+            taking = seat.taking
+            if seat.names:
+                outcome = self._measure(seat.worker, seat.crew, seat.names)
+                with self._lock:
                     self._timed += 1
-                    self._visited += (outcome.gpu_processes or 0) > len(workers)
+                    self._visited += (outcome.gpu_processes or 0) > len(seats)
                     self._stopped += outcome.stops > 0
-                    for arm, found in self._values(crew, outcome).items():
-                        values[index].setdefault(arm, {}).update(found)
-                    ticks[index] = largest_ticks([ticks[index], outcome.ticks])
-                left[index] -= 1
-                self._progress.advance()
-            for _, _, worker in workers:
-                worker.abandon()  # all at once, since each takes a while to end
+                    for arm, found in self._values(seat.crew, outcome).items():
+                        taking.values.setdefault(arm, {}).update(found)
+                taking.ticks = largest_ticks([taking.ticks, outcome.ticks])
+            taking.left -= 1
+            self._progress.advance()
+
+    def _lose(self, place: int, error: WorkerError) -> None:
+        """Give a device up; its rounds are measured anew on the others.
+
+        Raises:
+            WorkerError: if there are none.
+        """
+        self._left.remove(place)
+        if not self._left:
+            raise error
+        device = f"device {place + 1} ({self._request.devices[place]})"
+        self._progress.say(
+            f"{device} is given up: {one_line(str(error))}; its rounds are measured anew"
+        )
 
     @property
     def _num_crews(self) -> int:
@@ -255,37 +277,38 @@ class ProcessRounds:
             self._rng.shuffle(self._orders)
         return self._orders.pop()
 
-    def _crews(self) -> list[_Crew]:
+    def _crews(self) -> list[Crew]:
         """Return the processes of a round in random order, with the next order of import."""
         arms = self._next_order()
         together = tuple(name for name in self._names if name not in self._apart)
         alone = tuple(name for name in self._names if name in self._apart)
-        crews = [_Crew(arms, together)] if together else []
-        crews += [_Crew((arm,), alone) for arm in arms if alone]
+        crews = [Crew(arms, together)] if together else []
+        crews += [Crew((arm,), alone) for arm in arms if alone]
         return self._rng.sample(crews, len(crews))
 
-    def _start(self, stack: ExitStack, crew: _Crew) -> Supervisor:
+    def _start(self, stack: ExitStack, crew: Crew, place: int) -> Supervisor:
         request = self._request
         plan = request.plan(self._rng.randrange(2**31))
         ahead = Ahead(PrepareRound(self._units(crew)), tuple(crew.arm_names))
         arms = tuple(
-            ArmSetup(_arm_name(entry.name, arm), entry, arm.value, request.sides[arm].isolation)
+            ArmSetup(arm_name(entry.name, arm), entry, arm.value, request.sides[arm].isolation)
             for arm in crew.arms
             for entry in request.sides[arm].entries
             if entry.name in crew.names
         )
         setup = WorkerSetup(
-            request.device,
+            request.devices[place],
             arms,
             plan,
             request.spec.suite,
             ahead,
             watched=crew.is_shared,
             copies=min(CODE_COPIES, plan.instances) if crew.is_shared else 1,
+            takes_turns=len(request.devices) > 1,
         )
         return started(stack, setup, request)
 
-    def _units(self, crew: _Crew) -> tuple[RoundUnit, ...]:
+    def _units(self, crew: Crew) -> tuple[RoundUnit, ...]:
         """Return the units to time: per case and operation, the arms and series of the subjects."""
         units = []
         for case in self._request.spec.cases:
@@ -307,12 +330,14 @@ class ProcessRounds:
                     units.append(RoundUnit(case, operation, series, arms, intruders))
         return tuple(units)
 
-    def _set_up(self, worker: Supervisor, crew: _Crew) -> list[str]:
+    def _set_up(self, worker: Supervisor, crew: Crew) -> list[str]:
         """Wait until a worker is ready; return the arms that are set up."""
         try:
             greet(worker, *(self._request.sides[arm] for arm in crew.arms))
         except UsageError as error:
             culprits = [name for name in crew.names if f"/{name}.py" in str(error)]
+            if not culprits and len(self._left) > 1:  # the GPU may have fallen off
+                raise WorkerError(str(error)) from error
             if not culprits:
                 raise
             if not crew.is_shared:
@@ -329,12 +354,12 @@ class ProcessRounds:
         finished = self._run(worker, crew, PrepareRound(self._units(crew)), names)
         return [name for name in names if name not in finished.failed]
 
-    def _measure(self, worker: Supervisor, crew: _Crew, names: Sequence[str]) -> RoundOutcome:
+    def _measure(self, worker: Supervisor, crew: Crew, names: Sequence[str]) -> RoundOutcome:
         outcome = self._run(worker, crew, MeasureRound(self._units(crew)), names).value
         self._refuse_changes(crew, outcome)
         return outcome
 
-    def _values(self, crew: _Crew, outcome: RoundOutcome) -> Values:
+    def _values(self, crew: Crew, outcome: RoundOutcome) -> Values:
         values: Values = {}
         for found in outcome.values:
             variant, arm = crew.place(found.variant)
@@ -346,7 +371,7 @@ class ProcessRounds:
         return values
 
     def _run(
-        self, worker: Supervisor, crew: _Crew, task: Task[ResultT], names: Sequence[str]
+        self, worker: Supervisor, crew: Crew, task: Task[ResultT], names: Sequence[str]
     ) -> Finished[ResultT]:
         """Run a task, and record failures.
 
@@ -368,15 +393,15 @@ class ProcessRounds:
         self._blame(crew, finished.failed)
         return finished
 
-    def _blame(self, crew: _Crew, failed: Mapping[str, Reason]) -> None:
+    def _blame(self, crew: Crew, failed: Mapping[str, Reason]) -> None:
         """Record failures; a variant that fails beside others must be measured apart.
 
         Beside others, these may be the cause. A call that never returns is not tried again, since
         that takes minutes.
         """
         parted: dict[str, str] = {}
-        for arm_name, reason in failed.items():
-            variant, arm = crew.place(arm_name)
+        for name, reason in failed.items():
+            variant, arm = crew.place(name)
             message = f"{self._request.sides[arm].label}: {reason.message}"
             if crew.is_shared and reason.code is not ReasonCode.HUNG:
                 parted[variant] = f"it failed beside the other revision ({message})"
@@ -385,14 +410,14 @@ class ProcessRounds:
         if parted:
             raise MustPartError(parted)
 
-    def _refuse_changes(self, crew: _Crew, outcome: RoundOutcome) -> None:
+    def _refuse_changes(self, crew: Crew, outcome: RoundOutcome) -> None:
         """Refuse a shared process if shared state has changed, or other threads were busy."""
         if not crew.is_shared:
             return
         parted = {}
-        for arm_name, changes in outcome.changes.items():
-            if arm_name:
-                variant, arm = crew.place(arm_name)
+        for name, changes in outcome.changes.items():
+            if name:
+                variant, arm = crew.place(name)
                 label = self._request.sides[arm].label
                 parted[variant] = f"{label} changes {', '.join(changes)} when it is imported"
         if since := outcome.changes.get(""):
@@ -418,19 +443,3 @@ class ProcessRounds:
                 )
         if parted:
             raise MustPartError(parted)
-
-
-def _whole(
-    rounds: Sequence[Sequence[_Crew]],
-    values: Sequence[Values],
-    ticks: Sequence[Ticks],
-    left: Sequence[int],
-) -> list[GateRound]:
-    """Return the rounds that all crews have measured."""
-    return [
-        GateRound(
-            tuple(dict.fromkeys(arm for crew in crews for arm in crew.arms)), of_round, of_clocks
-        )
-        for crews, of_round, of_clocks, lacking in zip(rounds, values, ticks, left, strict=True)
-        if not lacking
-    ]

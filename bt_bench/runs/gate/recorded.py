@@ -20,9 +20,8 @@ from bt_bench.results import (
     GateRound,
     Judging,
     Recording,
-    condition_texts,
-    fallback_texts,
 )
+from bt_bench.runs.gate.devices import device_warnings, devices_facts
 from bt_bench.runs.gate.loop import MIN_ROUNDS, GatePlan, run_gate
 
 
@@ -74,14 +73,19 @@ def judge_recording(recording: Recording) -> Judged:
         rules = Rules(margin=judging.margin, alpha=judging.alpha)
         judged = run_gate(_Recorded(rounds), plan, rules, thresholds).judged
     environment = recording.environment
+    environments = [environment, *recording.others]
     cases = len({subject.case for subject in subjects})
     return replace(
         judged,
         subject=f"{counted(cases, 'case')} {machine_text(environment)}",
-        facts=(*_revisions(recording), *limit_facts(environment), *judged.facts),
+        facts=(
+            *_revisions(recording),
+            *limit_facts(environment),
+            *devices_facts(environments),
+            *judged.facts,
+        ),
         warnings=(
-            *condition_texts(environment.conditions),
-            *fallback_texts(environment.helpers),
+            *dict.fromkeys(text for each in environments for text in device_warnings(each)),
             *([] if recording.judging else [_without_rules(judging)]),
         ),
         scope=(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from bt_bench.runs.progress import Progress
 
 def header_of(
     request: RoundsRequest,
-    environment: Environment,
+    environments: Sequence[Environment],
     command: list[str],
     apart: Mapping[str, str] | None = None,
 ) -> Recording:
@@ -29,7 +30,8 @@ def header_of(
     return Recording(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=Tool(version=__version__, command=command),
-        environment=environment,
+        environment=environments[0],
+        others=list(environments[1:]),
         config=request.spec.name,
         suite=info_of(load_suite(request.spec.suite)),
         arms={
@@ -64,27 +66,26 @@ def record(
         UsageError: for a variant that fails, with the reason.
     """
     progress.say(f"recording takes {expected_duration(request, rounds, rounds)}")
-    with checkers(request, progress) as workers:
-        hello = workers.hello
-        profiles = bool(request.spec.plan.profile_rounds)
-        with leased([hello.environment]):
-            check_conditions(hello.environment, profiles=profiles)
-        for failure in workers.failures(request.variants, progress).values():
-            raise UsageError(failure)
-        apart = workers.changing(progress)
-    while True:
-        recorder = Recorder(path, header_of(request, hello.environment, command, apart))
-        source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
-        try:
-            with leased([hello.environment]):
+    with ExitStack() as leases:
+        with checkers(request, progress) as workers:
+            hello = workers.hello
+            leases.enter_context(leased([hello.environment]))
+            check_conditions(hello.environment, profiles=bool(request.spec.plan.profile_rounds))
+            for failure in workers.failures(request.variants, progress).values():
+                raise UsageError(failure)
+            apart = workers.changing(progress)
+        while True:
+            recorder = Recorder(path, header_of(request, [hello.environment], command, apart))
+            source = ProcessRounds(request, request.subjects, hello, progress, recorder.add, apart)
+            try:
                 done = _take(source, rounds, is_time_up)
-        except MustPartError as error:
-            apart |= error.reasons
-            for name, why in error.reasons.items():
-                progress.say(f"{name} is measured apart from here on: {why}")
-        else:
-            progress.say(f"{done} rounds timed")
-            return recorder.recording
+            except MustPartError as error:
+                apart |= error.reasons
+                for name, why in error.reasons.items():
+                    progress.say(f"{name} is measured apart from here on: {why}")
+            else:
+                progress.say(f"{done} rounds timed")
+                return recorder.recording
 
 
 def _take(source: ProcessRounds, rounds: int, is_time_up: Callable[[float], bool]) -> int:

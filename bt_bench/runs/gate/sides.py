@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from bt_bench.analysis import crash_text
@@ -14,6 +16,7 @@ from bt_bench.config import CaseSpec, SweepSpec
 from bt_bench.protocol import Operation
 from bt_bench.results import (
     Crash,
+    Environment,
     GateArm,
     LaunchCensus,
     Method,
@@ -25,6 +28,7 @@ from bt_bench.results import (
 from bt_bench.runs.check import check_conformance
 from bt_bench.runs.gate.wanted import round_plan
 from bt_bench.runs.progress import Progress
+from bt_bench.runs.sharing import at_once
 from bt_bench.variants import Isolation, VariantEntry
 from bt_bench.worker import (
     CheckCase,
@@ -35,6 +39,7 @@ from bt_bench.worker import (
     Runner,
     Serve,
     Supervisor,
+    WorkerError,
     WorkerSetup,
     arms_of,
 )
@@ -80,6 +85,7 @@ class RoundsRequest:
         serve: main function of workers.
         workers: number of processes at once; `None`: by cores and memory.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
+        others: further devices that measure at once, each of them whole rounds.
     """
 
     spec: SweepSpec
@@ -89,13 +95,20 @@ class RoundsRequest:
     serve: Serve
     workers: int | None = None
     on_traceback: Callable[[str], None] | None = None
+    others: tuple[DeviceChoice, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse metrics that nothing takes.
+        """Refuse metrics that nothing takes, and devices without a process.
 
         Raises:
-            UsageError: if the plan profiles nothing, and a metric is by the profiler.
+            UsageError: if the plan profiles nothing, and a metric is by the profiler, or if there
+                are fewer processes than devices.
         """
+        if self.workers is not None and self.workers < len(self.devices):
+            raise UsageError(
+                f"--workers {self.workers}: there are {len(self.devices)} devices; expected as "
+                "many or more"
+            )
         if self.spec.plan.profile_rounds:
             return
         for metrics in self.metrics.values():
@@ -105,6 +118,11 @@ class RoundsRequest:
                         f"plan.profile_rounds is 0, so {metric.name} cannot be compared; "
                         "expected 1 or more, or other metrics by --metric, such as host_us"
                     )
+
+    @property
+    def devices(self) -> tuple[DeviceChoice, ...]:
+        """All devices."""
+        return (self.device, *self.others)
 
     @property
     def variants(self) -> list[str]:
@@ -142,9 +160,12 @@ class RoundsRequest:
 class Checkers:
     """Checks of variants before any timing, with a worker for each revision; see `checkers`.
 
+    Revisions that have a device each are checked at once.
+
     Args:
         request: the process-rounds.
         workers: the workers, with their revisions.
+        hellos: the greetings of a worker on each device.
 
     Attributes:
         lacking: per checked variant and case, the revisions that cannot run it, and why.
@@ -153,19 +174,30 @@ class Checkers:
     """
 
     def __init__(
-        self, request: RoundsRequest, workers: Sequence[tuple[GateSide, Supervisor]]
+        self,
+        request: RoundsRequest,
+        workers: Sequence[tuple[GateSide, Supervisor]],
+        hellos: Sequence[Hello],
     ) -> None:
         self._spec = request.spec
         self._counted = request.counted
         self._workers = workers
+        self._hellos = hellos
         self.lacking: dict[tuple[str, str], dict[str, str]] = {}
         self.launches: dict[tuple[str, Operation, str], dict[str, LaunchCensus]] = {}
         self.warnings: list[str] = []
 
     @property
     def hello(self) -> Hello:
-        """Device, memory and environment that the first worker found."""
-        return self._workers[0][1].hello
+        """Device and environment that the first worker found, and the memory of each device."""
+        rooms = [hello.available_bytes for hello in self._hellos]
+        least = min((room for room in rooms if room is not None), default=None)
+        return replace(self._hellos[0], available_bytes=least)
+
+    @property
+    def environments(self) -> list[Environment]:
+        """Environments of all devices."""
+        return [hello.environment for hello in self._hellos]
 
     def failures(self, variants: Sequence[str], progress: Progress) -> dict[Culprit, str]:
         """Check variants of both revisions, once, against the installed reference.
@@ -173,11 +205,26 @@ class Checkers:
         Returns:
             The failures, with the revision and the reason.
         """
-        failures: dict[Culprit, str] = {}
-        for side, worker in self._workers if variants else ():
+        wrong: dict[str, dict[Culprit, str]] = {}
+
+        def check(side: GateSide, worker: Supervisor) -> None:
             progress.phase(f"checking {side.label}")
             watched = noticing(worker, f"{side.label}: {{}}".format, self.warnings)
-            failures = self._wrong(side, variants, watched) | failures
+            wrong[side.label] = self._wrong(side, variants, watched)
+
+        def is_lost(_: str, error: WorkerError) -> None:
+            raise error
+
+        checks = {side.label: partial(check, side, worker) for side, worker in self._workers}
+        if len(self._hellos) == 1 or not variants:
+            for each in checks.values() if variants else ():
+                each()
+        else:
+            with ThreadPoolExecutor(len(checks)) as pool:
+                at_once(pool, checks, is_lost, [worker for _, worker in self._workers])
+        failures: dict[Culprit, str] = {}
+        for label in checks if variants else ():
+            failures = wrong[label] | failures
         return failures
 
     def changing(self, progress: Progress) -> dict[str, str]:
@@ -251,21 +298,30 @@ def checkers(
     with ExitStack() as stack:
         progress.phase("importing the variants")
         workers = []
-        for side in [head] if equal or head == base else [base, head]:
+        devices = request.devices
+        sides = [head] if equal or head == base else [base, head]
+        for place, side in enumerate(sides):
             # Nothing is timed here, so there is time to check every file that a variant opens.
             isolation = None if equal else side.isolation
             audited = None if isolation is None else replace(isolation, audited=True)
             setup = WorkerSetup(
-                request.device,
+                devices[place % len(devices)],
                 arms_of(side.entries, audited),
                 request.spec.plan,
                 suite=request.spec.suite,
                 watched=True,
             )
             workers.append((side, started(stack, setup, request)))
+        rest = [
+            started(stack, WorkerSetup(device, (), request.spec.plan, request.spec.suite), request)
+            for device in devices[len(sides) :]
+        ]
         for side, worker in workers:
             greet(worker, side)
-        yield Checkers(request, workers)
+        for worker in rest:
+            greet(worker)
+        first = [worker for _, worker in workers][: len(devices)]
+        yield Checkers(request, workers, [worker.hello for worker in (*first, *rest)])
 
 
 def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -> Runner:

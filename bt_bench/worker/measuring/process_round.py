@@ -21,6 +21,7 @@ from bt_bench.results import Load, Measurement, Method, Plan, Series
 from bt_bench.worker.isolation.state_watch import Stopwatch
 from bt_bench.worker.measuring.bench import Bench
 from bt_bench.worker.measuring.case import build_instances
+from bt_bench.worker.measuring.host_time import no_turn
 from bt_bench.worker.measuring.probes import Probe
 from bt_bench.worker.measuring.records import Records
 from bt_bench.worker.measuring.rounds import ReplayWindow, RoundRecorder, rounds_of_cycle
@@ -97,26 +98,41 @@ class ProcessRound:
             ArmFailedError: when a variant raises.
         """
         with no_collection():
-            started_ns = self._bench.around.clock.now_ns()
-            brief = self._plan.model_copy(update={"rounds": 2, "warmup_rounds": 0})
-            warmed = 0
-            while self._bench.around.clock.now_ns() - started_ns < WARM_SECONDS * 1e9:
-                self._time(brief, self._records(), on_round, warmed)
-                warmed += 1
-            records = self._records()
-            threads = Stopwatch()
-            clock = self._bench.around.clock
-            end_ns = clock.now_ns() + SECONDS_OF_ROUNDS * 1e9
-            for turn, rounds in enumerate(self._passes()):
-                if turn >= FEWEST_PASSES and clock.now_ns() > end_ns:
-                    break  # more processes with fewer rounds each are at least as informative
-                changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
-                self._time(self._plan.model_copy(update=changes), records, on_round, turn)
-            self.other_threads = threads.share_of_others()
+            turn = self._bench.around.host_turn if self._times_host() else no_turn
+            with turn(on_round):
+                records = self._timed(on_round)
             self._profile(self._plan, records)
         self.ticks = _ticks(records)
         pairs = zip(self._units, records, strict=True)
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))
+
+    def _timed(self, on_round: OnRound) -> list[Records]:
+        """Warm up, and take the rounds of all units, but for series with passes of their own."""
+        clock = self._bench.around.clock
+        started_ns = clock.now_ns()
+        brief = self._plan.model_copy(update={"rounds": 2, "warmup_rounds": 0})
+        warmed = 0
+        while clock.now_ns() - started_ns < WARM_SECONDS * 1e9:
+            self._time(brief, self._records(), on_round, warmed)
+            warmed += 1
+        records = self._records()
+        threads = Stopwatch()
+        end_ns = clock.now_ns() + SECONDS_OF_ROUNDS * 1e9
+        for turn, rounds in enumerate(self._passes()):
+            if turn >= FEWEST_PASSES and clock.now_ns() > end_ns:
+                break  # more processes with fewer rounds each are at least as informative
+            changes = {"rounds": rounds, "seed": self._plan.seed + turn, "warmup_rounds": 0}
+            self._time(self._plan.model_copy(update=changes), records, on_round, turn)
+        self.other_threads = threads.share_of_others()
+        return records
+
+    def _times_host(self) -> bool:
+        """Return whether a wanted series is timed in the rounds, from the host."""
+        return any(
+            set(probe.series) & set(unit.unit.series)
+            for unit in self._units
+            for probe in unit.probes
+        )
 
     def newly_hidden(self) -> list[str]:
         """Return the methods that variants' objects have shadowed since set-up.

@@ -195,10 +195,9 @@ class Executor:
                 return None
             case MeasureRound():
                 ready = self._ready_round(task.units, arms)
-                with self._bench.around.host_turn(on_round):
-                    before = self._bench.around.throttling()
-                    values = ready.measure(on_round)
-                    throttling = self._bench.around.throttling().since(before)
+                before = self._bench.around.throttling()
+                values = ready.measure(on_round)
+                throttling = self._bench.around.throttling().since(before)
                 return RoundOutcome(
                     values,
                     self._changes(ready.newly_hidden()),

@@ -61,6 +61,7 @@ def test_a_worker_holds_the_variants_and_their_snapshots_of_each_side_that_it_ha
     """
     cases = [SimpleNamespace(parameters=SimpleNamespace(num_bytes=lambda n=n: n)) for n in SIZES]
     request = SimpleNamespace(
+        devices=("cuda",),
         spec=SimpleNamespace(cases=cases),
         plan=lambda: Plan(instances=1),
         variants=["one", "two"],

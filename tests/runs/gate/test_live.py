@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import fake_rounds
 from support.factories import make_environment
+from support.fake_gpus import environment_of
 from support.repositories import commit, repository, write
 from support.tiny_gates import Impatient, Quiet, spec_of
 
@@ -19,11 +20,13 @@ from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats.github_format import render_github
 from bt_bench.report.formats.table_format import render_table
-from bt_bench.results.gate.recording import read_recording
+from bt_bench.results.gate.recording import read_recording, write_recording
 from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.lost import Lost
+from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.trees import Location, Tree
+from bt_bench.runs.leases import leased
 from bt_bench.suites.block_tables import operations as ops
 
 
@@ -425,6 +428,68 @@ def test_an_interrupted_gate_keeps_the_rounds_that_it_has(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_live_gate(request, Impatient(3))
     assert len(read_recording(request.recording).rounds) == 3
+
+
+def on_gpus(tmp_path, *gpus):
+    base = {"one": {"us": 100.0}, "two": {"us": 100.0}}
+    head = {"one": {"us": 100.0}, "two": {"us": 110.0}}
+    options = {"device": gpus[0], "others": gpus[1:], "patterns": ("host_us",), "looks": (6,)}
+    request = request_of(tmp_path, base, head, **options)
+    return with_spec(request, operations=[ops.STEP])
+
+
+def test_several_gpus_come_to_the_verdicts_of_one(tmp_path):
+    both, one = (
+        on_gpus(tmp_path / str(len(gpus)), *gpus) for gpus in (("GPU-a", "GPU-b"), ("GPU-a",))
+    )
+    judged, serial = run_live_gate(both, Quiet()), run_live_gate(one, Quiet())
+    assert judged.judgements == serial.judgements
+    fact = (
+        "The rounds were divided among GPU-a and GPU-b: each was measured on one of them, base, "
+        "head and control in turns."
+    )
+    assert [each for each in judged.facts if each not in serial.facts] == [fact]
+    recording = read_recording(both.recording)
+    assert [taken.device for taken in recording.rounds] == [0, 1] * 3
+    assert [each.gpu_label for each in recording.others] == ["GPU-b"]
+    again = judge_recording(recording)
+    assert verdicts(again) == verdicts(serial)
+    assert fact in again.facts
+    changed = recording.model_copy(update={"others": []})
+    with pytest.raises(ValueError, match=r"rounds\[1\].device is 1; expected one of 1, counted"):
+        write_recording(tmp_path / "changed.json", changed)
+
+
+def test_gpus_of_two_models_are_refused(tmp_path, monkeypatch):
+    def other(uuid):
+        return environment_of(uuid, "NVIDIA H100" if uuid == "b" else "NVIDIA H200")
+
+    monkeypatch.setattr("support.fake_rounds.environment_of", other)
+    with pytest.raises(NotComparableError, match="--gpus names NVIDIA H200 and NVIDIA H100: the"):
+        run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), Quiet())
+
+
+def test_a_gate_has_its_gpus_to_itself_from_its_checks_to_its_last_round(tmp_path):
+    class Second(Quiet):
+        """A second gate begins whenever the first one enters a phase."""
+
+        def phase(self, what, of=""):
+            super().phase(what)
+            if len(self.phases) > 2:
+                with (
+                    pytest.raises(UsageError, match="GPU-b is in use by process"),
+                    leased([environment_of("b")], shared=True),
+                ):
+                    pass
+
+    progress = Second()
+    run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), progress)
+    assert len(progress.phases) > 4
+    with leased([environment_of("a"), environment_of("b")]):
+        with pytest.raises(UsageError, match="GPU-a is in use by process"):
+            run_live_gate(on_gpus(tmp_path / "2", "GPU-a"), Quiet())
+        with pytest.raises(UsageError, match="--gpus names GPU-c twice"):
+            run_live_gate(on_gpus(tmp_path / "3", "GPU-c", "GPU-c"), Quiet())
 
 
 def test_revisions_are_told_apart_in_a_real_repository(tmp_path):

@@ -17,7 +17,7 @@ from bt_bench.results.run.nouns import Method
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import checkers
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker import Noticing
+from bt_bench.worker import Noticing, WorkerError
 from bt_bench.worker.tasks.outcome import RoundProgress
 
 
@@ -180,6 +180,83 @@ def test_a_head_that_slows_whoever_runs_next_is_to_be_measured_apart(tmp_path):
         source.take(8)
     request = request_of(tmp_path / "less", base={"second": {"us": 1.0, "influence": 0.01}})
     assert len(source_of(request).take(8)) == 8
+
+
+TWO = ("GPU-a", "GPU-b")
+
+
+def figures(rounds):
+    return [(taken.order, taken.values, taken.ticks) for taken in rounds]
+
+
+@pytest.mark.parametrize("apart", [{}, {"second": "it patches time"}])
+def test_devices_share_the_rounds_and_each_round_is_of_one(tmp_path, apart):
+    source = source_of(request_of(tmp_path, workers=8, devices=TWO), apart=apart)
+    rounds = source.take(4)
+    serial = source_of(request_of(tmp_path / "one", workers=8), apart=apart).take(4)
+    assert figures(rounds) == figures(serial)
+    assert {taken.device for taken in rounds} == {0, 1}
+    assert {taken.device for taken in serial} == {0}
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_of_one_device_are_timed_one_by_one(tmp_path):
+    source_of(request_of(tmp_path, workers=8, devices=TWO)).take(8)
+    running = 0
+    for _, _, what in log_of(tmp_path):
+        running += {"begins": 1, "ends": -1}.get(what, 0)
+        assert running in (0, 1, 2)
+
+
+def test_rounds_of_a_device_that_falls_off_are_measured_on_the_other(tmp_path):
+    lost = {"second": {"us": 10.0, "falls_off": "GPU-b"}}
+    source = source_of(request_of(tmp_path, base=lost, workers=4, devices=TWO))
+    rounds = source.take(4)
+    assert [taken.device for taken in rounds] == [0] * 4
+    assert all(set(taken.values) == set(GateArm) for taken in rounds)
+    assert (source.failures, source.warnings) == ({}, [])
+    assert source._progress.said == [
+        "device 2 (GPU-b) is given up: no fresh worker could be started: no GPU to run on: "
+        "GPU-b is none; its rounds are measured anew"
+    ]
+    assert multiprocessing.active_children() == []
+
+
+def test_a_device_that_is_gone_before_the_next_batch_is_given_up(tmp_path):
+    request = request_of(tmp_path, workers=2, devices=TWO)
+    source = source_of(request)
+    first = source.take(2)
+    (tmp_path / "lost-GPU-a").touch()
+    assert [taken.device for taken in (*first, *source.take(3))] == [0, 1, 1, 1, 1]
+    assert source._progress.said[0].startswith("device 1 (GPU-a) is given up: no GPU to run on")
+
+
+def test_without_a_device_rounds_end(tmp_path):
+    lost = {n: {"us": 10.0, "falls_off": gpu} for n, gpu in zip(NAMES, TWO, strict=True)}
+    source = source_of(request_of(tmp_path, base=lost, workers=4, devices=TWO))
+    with pytest.raises(WorkerError, match="no GPU to run on"):
+        source.take(4)
+    assert multiprocessing.active_children() == []
+
+
+def test_fewer_processes_than_devices_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="--workers 1: there are 2 devices; expected as many"):
+        request_of(tmp_path, workers=1, devices=TWO)
+
+
+def test_revisions_are_checked_on_a_device_each(tmp_path):
+    request = request_of(
+        tmp_path,
+        base={"first": {"us": 1.0, "fault": "check one"}},
+        head={"second": {"us": 1.0, "fault": "check conformance:corners"}},
+        devices=(*TWO, "GPU-c"),
+    )
+    with checkers(request, Quiet()) as workers:
+        assert len(workers.environments) == 3
+        assert workers.failures(NAMES, Quiet()) == {
+            ("first", ops.STAGE, "one"): "old: slot 3 is 17",
+            ("second", None, None): "new: conformance:corners: slot 3 is 17",
+        }
 
 
 def test_strangers_on_the_gpu_are_told(tmp_path):

@@ -9,16 +9,20 @@ import pytest
 from support.variants import classes
 from worker.measuring.test_census import workload
 
+from bt_bench.config.spec import CaseSpec
+from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.plan import Plan
+from bt_bench.results.run.series import series_of
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker.measuring import case
+from bt_bench.suites.block_tables.workloads import UniformParameters
+from bt_bench.worker.measuring import case, process_round
 from bt_bench.worker.measuring.bench import CpuBench
 from bt_bench.worker.measuring.host_time import host_turn, no_turn
 from bt_bench.worker.process.executor import Executor
 from bt_bench.worker.process.main import set_up
 from bt_bench.worker.tasks.messages import WorkerSetup
 from bt_bench.worker.tasks.outcome import untold
-from bt_bench.worker.tasks.tasks import Calibrate
+from bt_bench.worker.tasks.tasks import Calibrate, RoundUnit
 
 
 class Bench(CpuBench):
@@ -59,6 +63,24 @@ def test_rounds_wait_for_their_turn_and_other_passes_do_not(monkeypatch):
     variants = classes(["fused"])
     case.measure_case("c", variants, workload(1), ops.STEP, plan, Bench(log), untold)
     assert log == ["begins", "rounds", "ends", "graphs", "profiled"]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "turn"), [(Quantity.STAGE_US, ["begins", "ends"]), (Quantity.GPU_US, [])]
+)
+def test_a_process_round_waits_for_its_turn_if_it_times_the_host(quantity, turn, monkeypatch):
+    """Rounds that nobody asked for are a warm-up; device times have passes of their own."""
+    monkeypatch.setattr(process_round, "WARM_SECONDS", 0.0)
+    log = []
+    parameters = UniformParameters(workload="uniform", requests=2, tokens=4)
+    tiny = CaseSpec(name="tiny", parameters=parameters)
+    units = [RoundUnit(tiny, ops.STAGE, (series_of(quantity),), ("fused",))]
+    copies = {name: (variant,) for name, variant in classes(["fused"]).items()}
+    plan = Plan(rounds=3, warmup_rounds=0, instances=1, precision_percent=0.0)
+    ready = process_round.ProcessRound(units, copies, lambda _: workload(1), plan, Bench(log))
+    log.clear()
+    ready.measure(untold)
+    assert log == [*turn, "graphs"]
 
 
 def test_a_calibration_waits_for_its_turn():
