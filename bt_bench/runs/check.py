@@ -111,7 +111,12 @@ def check_spec(
     checks = _Checks(len(tasks), arms, on_outcome, report)
     devices = [_Checker(place, checks) for place in places]
     left = share(devices, list(enumerate(tasks)), lambda unit: unit[1].title, warn)
-    return [device.place for device in devices if device in left]
+    kept = [device for device in devices if device in left]
+    for device in kept:
+        if device.is_replaced and len(devices) > 1:
+            # Its worker has ended with the thread that started it, which is no crash.
+            device.place.runner.renew()
+    return [device.place for device in kept]
 
 
 _Check = CheckConformance | CheckCase
@@ -177,17 +182,19 @@ class _Checks:
         return isinstance(task, CheckCase) or self._crashed.get(arm, index) >= index
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Checker:
     """A device that checks workloads.
 
     Args:
         place: the device.
         checks: receives the outcomes.
+        is_replaced: whether its first worker had to be replaced.
     """
 
     place: Place
     checks: _Checks
+    is_replaced: bool = False
 
     @property
     def name(self) -> str:
@@ -203,30 +210,34 @@ class _Checker:
         self.checks.tell(steps.activity)
         arms = self.checks.arms_of(index, task)
         self.checks.add(index, task, *_checked(self.place.runner, task, arms, steps))
+        self.is_replaced |= steps.is_replaced
 
     def abandon(self) -> None:
         """See `Device`."""
         self.place.runner.abandon()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Steps:
     """A watcher of a task that reports how many of its steps are done.
 
     Args:
         activity: the task, in words.
         report: called with the activity and its steps.
+        is_replaced: whether a fresh worker took the task over.
     """
 
     activity: str
     report: Callable[[str], None]
+    is_replaced: bool = False
 
     def round(self, progress: RoundProgress) -> None:
         """See `Watcher`."""
         self.report(f"{self.activity}, {progress.done} of {progress.rounds} steps")
 
     def worker_replaced(self, why: str) -> None:
-        """Do nothing: crashes are warned of elsewhere."""
+        """Note it; crashes are warned of elsewhere."""
+        self.is_replaced = True
 
 
 def _conformance(spec: SweepSpec, *, all_features: bool) -> list[CheckConformance]:

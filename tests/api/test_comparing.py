@@ -39,7 +39,7 @@ COMMAND_ALONE = {
     },
     "sweep": {
         *("ctx", "config", "resume", "profile", "dry_run", "dump_config", "traceback", "as_json"),
-        *("shard", "balance", "cluster", "gpus"),
+        *("shard", "balance", "cluster"),
     },
 }
 

@@ -159,6 +159,25 @@ def test_a_crash_counts_for_later_workloads_that_another_device_has_checked_befo
     assert len(left) == 2
 
 
+def test_a_worker_that_a_thread_has_started_is_renewed_before_that_is_taken_for_a_crash(spec):
+    class Replaced(Process):
+        renewed = 0
+
+        def run(self, task: Any, arms: Any, watcher: Any) -> Any:
+            if task.title == "two":
+                watcher.worker_replaced("it was killed")
+            return super().run(task, arms, watcher)
+
+        def renew(self) -> None:
+            self.renewed += 1
+
+    both = Replaced(), Replaced()
+    checked(spec, *both)
+    replaced = [each for each in both if "two" in dict(each.asked)]
+    assert [each.renewed for each in replaced] == [1]
+    assert sum(each.renewed for each in both) == 1
+
+
 def test_a_workload_that_ends_two_devices_ends_the_check(spec):
     class Broken(Process):
         def run(self, task: Any, arms: Any, watcher: Any) -> Any:
