@@ -45,7 +45,8 @@ spec.conformance_workloads = lambda seed: {n: w for n, w in all_of(seed).items()
 # As another one, for a command whose workers end often and are not what is tested: they are forked
 # from a process that has imported torch once.
 FORKED_WORKERS = f"""\
-import sys
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"  # as a worker sets it, before it imports Triton
 sys.path.append({str(Path(__file__).parents[1])!r})
 from bt_bench.base.processes import child
 from support.forked import ForkingContext

@@ -20,12 +20,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import FORKED_WORKERS
 from support.planted import plant
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "studies"))
 
-from unseen import check, names_in, replaying  # noqa: E402
+from unseen import COMMAND, check, names_in, replaying  # noqa: E402
 
 from bt_bench.runs import SCENARIOS  # noqa: E402
 
@@ -57,7 +58,11 @@ def test_patches_apply(patch: Path, tmp_path: Path) -> None:
     ("of", "name"),
     [(of, name) for of in SETS for name, each in FOUND[of].items() if each["quick"]],
 )
-def test_wrong_variants_are_found(of: str, name: str, tmp_path: Path) -> None:
+def test_wrong_variants_are_found(
+    of: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each worker would import torch: those that look, that find it again, and that explain it.
+    monkeypatch.setattr("unseen.COMMAND", f"{FORKED_WORKERS}\n{COMMAND}")
     scenario = FOUND[of][name]["quick"]
     outcome = check(HERE / of, name, tmp_path, *replaying(scenario or ""))
     assert outcome.returncode == 5, outcome.stdout + outcome.stderr
