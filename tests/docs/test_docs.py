@@ -20,17 +20,20 @@ import runpy
 import shlex
 import subprocess
 import tomllib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from support.commands import run
+from support.commands import run, without_worker
 
 from bt_bench.config.cluster import load_cluster
 from bt_bench.config.load import load_config
 from bt_bench.results.run.nouns import Quantity, ReasonCode, Status
 from bt_bench.results.run.plan import Plan
+from bt_bench.suites.batch_preparation.workloads.conformance import conformance_workloads
+from bt_bench.suites.batch_preparation.workloads.workload import InputWorkload
 from bt_bench.suites.block_tables.operations import OPERATIONS
 from bt_bench.variants import default_variants
 from bt_bench.worker.measuring.nvtx_ranges import DOMAIN
@@ -123,15 +126,17 @@ class Session:
         if program == "bt-bench":
             with (
                 patch("bt_bench.cli.next_steps.program", lambda: program),
-                # How small a scenario gets is not in the pages, but takes all the time it is given.
-                patch("bt_bench.runs.explore.SHRINK_SECONDS", 2.0),
+                # How small a scenario gets is not in the pages.
+                patch("bt_bench.runs.explore.SHRINK_SECONDS", 0.0),
+                _one_workload_of_batches(),
             ):
-                outcome = run(*arguments, checks=None)
+                # Pages have numbers of checks only where they check.
+                outcome = run(*arguments, checks=None if arguments[0] == "check" else ("corners",))
             return Ended(outcome.code, outcome.out, outcome.err)
         if program == "python":
             # In this process, which has torch imported.
             out = io.StringIO()
-            with contextlib.redirect_stdout(out):
+            with without_worker(), contextlib.redirect_stdout(out):
                 runpy.run_path(arguments[0], run_name="__main__")
             return Ended(0, out.getvalue(), "")
         folder = ROOT if program == "make" else None
@@ -139,6 +144,16 @@ class Session:
             words, capture_output=True, text=True, timeout=600, cwd=folder, check=False
         )
         return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def _one_workload_of_batches() -> AbstractContextManager[object]:
+    """Checks of `batch_preparation` take seconds for each workload; no page has their number."""
+    name = "drafts, lookahead, two groups"
+
+    def one(seed: int) -> dict[str, InputWorkload]:
+        return {name: conformance_workloads(seed)[name]}
+
+    return patch("bt_bench.suites.batch_preparation.suite.conformance_workloads", one)
 
 
 @pytest.fixture

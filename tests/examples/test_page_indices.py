@@ -16,6 +16,7 @@ import torch
 from examples.tools import bench
 from examples.wrong_variants import SUITE, WRONG, write_wrong
 from support.commands import run_apart
+from support.forked import workers_forked
 from support.repositories import commit, git, write
 from support.suites import suites_here
 
@@ -320,7 +321,8 @@ def edit(folder, old, new, name=FUSED):
 
 def gate(*options):
     return run_apart(
-        "gate", "--config", "quick", "--suite", "bench/pages", "--base", "HEAD", *options
+        *("gate", "--config", "quick", "--suite", "bench/pages", "--base", "HEAD", *options),
+        prologue=workers_forked(),
     )
 
 

@@ -314,6 +314,9 @@ def digest_in(folder: Path) -> str:
 # What is in the repository
 
 
+# Of a commit two: neither the samples nor the pages change often.
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "-".join(folder.parts[-2:]))
 def test_the_page_is_that_of_its_samples(study, folder):
     assert (folder / "samples.npz").stat().st_size < 3_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,11 @@ def test_a_mutant_is_planted_where_its_module_is_now(mutants, tmp_path):
     assert mutants.find(found, tmp_path) == "absent"
 
 
-def test_mutants_are_drawn_from_all_rooms_alike(mutants):
+def test_mutants_are_drawn_from_all_rooms_alike(mutants, monkeypatch):
+    statements_of = mutants._single_statements  # takes all the time
+    monkeypatch.setattr(
+        mutants, "_single_statements", cache(lambda source: list(statements_of(source)))
+    )
     drawn = mutants.drawn(ROOT, 24, seed=1)
     assert drawn == mutants.drawn(ROOT, 24, seed=1)
     rooms = [mutants._room(each.module) for each in drawn]

@@ -46,10 +46,10 @@ def origin(monkeypatch, tmp_path) -> Path:
     return folder
 
 
-def test_the_pages_have_all_figures_as_their_folders_give_them():
+def test_the_pages_have_all_figures():
+    """That they are as their folders give them, `make readme-check` sees in each `make check`."""
     text = "".join(page.read_text(encoding="utf-8") for page in readme.PAGES)
     assert [name for name in readme.FIGURES if f"<!-- figures: {name} -->" not in text] == []
-    assert readme.written(text) == text
 
 
 def test_another_figure_is_found_and_mended(run, tmp_path, capsys):

@@ -29,6 +29,8 @@ def words_of(svg: str) -> list[str]:
     return " ".join(html.unescape(text).replace("\xa0", " ") for text in texts).split()
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)  # each reads the run anew
 @pytest.mark.parametrize("suffix", ["", "-120"])
 @pytest.mark.parametrize("name", ["show-origin", "compare-origin"])
 def test_the_committed_picture_is_what_is_drawn_today(screens, monkeypatch, name, suffix):

@@ -19,6 +19,25 @@ class PatchError(Exception):
     """The patch does not fit the kernels: change it with them, or it finds nothing any more."""
 
 
+def variant_of(patch: Path) -> str:
+    """The variant that a patch is of."""
+    return patch.read_text(encoding="utf-8").splitlines()[0].removeprefix("Variant:").strip()
+
+
+def apply(patch: Path, folder: Path, *options: str) -> None:
+    """Patch the package in a folder, as `patch` does with these options.
+
+    Raises:
+        PatchError: if it does not apply.
+    """
+    command = ["patch", "-p1", "--no-backup-if-mismatch", *options, "-d", str(folder)]
+    done = subprocess.run(
+        [*command, "-i", str(patch.resolve())], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise PatchError(f"{patch}: {done.stdout}{done.stderr}")
+
+
 def plant(patch: Path, out: Path, kernels: Path = ROOT / "kernels") -> Path:
     """Make the copy and a variant of it, which bear the name of the patch.
 
@@ -33,19 +52,12 @@ def plant(patch: Path, out: Path, kernels: Path = ROOT / "kernels") -> Path:
     Raises:
         PatchError: if it does not apply.
     """
-    variant = patch.read_text(encoding="utf-8").splitlines()[0].removeprefix("Variant:").strip()
+    variant = variant_of(patch)
     code = f"{patch.stem}_code"
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / PACKAGE
         shutil.copytree(kernels / PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        done = subprocess.run(
-            ["patch", "-p1", "--no-backup-if-mismatch", "-d", folder, "-i", str(patch.resolve())],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise PatchError(f"{patch}: {done.stdout}{done.stderr}")
+        apply(patch, Path(folder))
         for path in copied.rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             path.write_text(text.replace(PACKAGE, code), encoding="utf-8")

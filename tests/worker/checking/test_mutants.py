@@ -45,9 +45,9 @@ def rejections(folder, name, device):
     return failures(variants, WORKLOADS[title], OPERATIONS, device, title=title)
 
 
-# Of a commit about half of those on the CPU.
+# Of a commit about a quarter of those on the CPU.
 @pytest.mark.slow
-@pytest.mark.sampled(len(RUNS) // 2)
+@pytest.mark.sampled(len(RUNS) // 4)
 @pytest.mark.parametrize("name", RUNS)
 def test_mutant_is_rejected(name, tmp_path, device):
     assert rejections(tmp_path, name, device), f"{MUTANTS[name].what}: not noticed"

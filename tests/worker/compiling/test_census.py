@@ -126,6 +126,7 @@ VARIANT = "import os\nfrom bt_kernels.fusions import FusedApply\nclass Variant(F
         (VARIANT + "def prepare_step(self, *_): os._exit(3)\n", "kernels of mine died"),
     ],
 )
+@pytest.mark.usefixtures("no_helpers")
 def test_a_variant_that_ends_the_process(spec, tmp_path, text, why):
     with pytest.raises(UsageError, match=why):
         census_of(spec, tmp_path, text)
@@ -163,6 +164,12 @@ recorder.LaunchWindow.launched = lambda *_: None
 """
 
 
+@pytest.fixture
+def no_helpers(monkeypatch):
+    """Each process would compile the helpers in C, for its folder of caches."""
+    monkeypatch.setenv("BT_KERNELS_NATIVE", "0")
+
+
 @pytest.fixture(scope="module")
 def one(spec):
     """A census of one operation, which takes a few seconds."""
@@ -174,6 +181,7 @@ def census_of(spec, folder, text):
     return take_census(spec, [find_variants([folder])["mine"]], ["sm_90"])
 
 
+@pytest.mark.usefixtures("no_helpers")
 def test_what_a_variant_writes_at_the_end_is_not_the_answer(one, tmp_path, censuses):
     census = census_of(one, tmp_path, LATER)
     honest = {k for k in censuses("original").variants[0].kernels if k.name.startswith("apply")}
@@ -190,6 +198,7 @@ def test_what_a_variant_writes_at_the_end_is_not_the_answer(one, tmp_path, censu
         (PATCHED, "variant mine, while compiled: it has changed .*LaunchWindow.launched"),
     ],
 )
+@pytest.mark.usefixtures("no_helpers")
 def test_a_variant_that_answers_itself_is_refused(one, tmp_path, text, why):
     with pytest.raises(UsageError, match=why):
         census_of(one, tmp_path, text)

@@ -26,6 +26,23 @@ from bt_bench.worker.measuring import regions
 from bt_bench.worker.measuring.ports import SystemClock
 
 
+@pytest.fixture(scope="module")
+def first():
+    """A reading of all modules, which takes most of the time of these tests."""
+    return GlobalState.now()
+
+
+@pytest.fixture(autouse=True)
+def _modules_are_read_once(first, monkeypatch):
+    """Readings rest on that one, as in a process those after the first; see `read_modules`."""
+    now = GlobalState.now
+
+    def from_the_first(*ignored, known=None, **options):
+        return now(*ignored, known=known or first, **options)
+
+    monkeypatch.setattr(GlobalState, "now", from_the_first)
+
+
 class Helper:
     """What the base uses."""
 

@@ -56,7 +56,10 @@ else:
 
 
 # Takes seconds to import, and each worker needs it.
-IMPORTED = "bt_bench.worker.process.executor, bt_bench.worker.process.main, torch, triton"
+IMPORTED = (
+    "bt_bench.worker.process.executor, bt_bench.worker.process.main, torch, triton, "
+    "bt_bench.suites.block_tables.suite, bt_bench.suites.block_tables.exploring"
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,9 @@ def look(tmp_path, fork):
         helper = {"lib/helper.py": "NAME = {name!r}\ncalls = []\n"}
         write_sides(tmp_path, head, body, **helper, **files)
         tree = str(tmp_path / "head")
-        code, said = fork(WORKER, [str(tmp_path), order], tree, PYTHONPATH=f"{tree}/lib")
+        # Helpers in C are not looked at, and would be compiled anew for each side's cache.
+        switches = {"PYTHONPATH": f"{tree}/lib", "BT_KERNELS_NATIVE": "0"}
+        code, said = fork(WORKER, [str(tmp_path), order], tree, **switches)
         assert code == 0, said
         found = json.loads(said)
         assert "refused" not in found or "stolen" in body, found
@@ -236,6 +241,7 @@ def test_arms_of_equal_code_are_given_the_same_but_for_a_word_of_the_same_length
     git(top, "init", "-q", "-b", "main")
     commit(top, "first")
     places = {"PYTHONPATH": f"{top}/lib:{SUPPORT}", "DATA": f"{top}/mine/data.json", "X": f"{top}"}
+    places["BT_KERNELS_NATIVE"] = "0"
     code, printed = fork(PLACES, [str(top)], top / "deep/er", **places)
     assert code == 0, printed
     said = json.loads(printed)

@@ -206,19 +206,19 @@ class LosesPieces(Reference):
         super().apply_staged_writes()
 
 
-MUTANTS = [
-    *(LeavesMates, ForgetsRows, ForgetsColumns, ForgetsTheLastWrite, ForgetsGroups),
-    *(CountsApplies, CountsSteps, PadsBehindPositions, WrapsComputed, KnowsMappings),
-    *(ClipsRows, NamesTokens, NamesColumns, StopsWithTheLayout, CountsWhatWaits, LosesPieces),
-]
+# With a scenario that has shown each: it is tried before all others, which take long.
+MUTANTS = {
+    **{LeavesMates: 34, ForgetsRows: 27, ForgetsColumns: 10, ForgetsTheLastWrite: 18},
+    **{ForgetsGroups: 9, CountsApplies: 23, CountsSteps: 21, PadsBehindPositions: 2},
+    **{WrapsComputed: 4, KnowsMappings: 21, ClipsRows: 4, NamesTokens: 62, NamesColumns: 62},
+    **{StopsWithTheLayout: 19, CountsWhatWaits: 37, LosesPieces: 10},
+}
 
 
 def test_the_reference_is_right():
     assert shown_by(Reference, range(0, SCENARIOS, 4)) is None
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_mutants_are_shown(mutant):
-    assert shown_by(mutant) is not None
+    assert shown_by(mutant, [MUTANTS[mutant], *range(SCENARIOS)]) is not None

@@ -156,7 +156,7 @@ class Notes(Reference):
 
 @pytest.fixture(scope="module")
 def notes():
-    differs(Notes, [scenario(number) for number in range(SCENARIOS)])
+    differs(Notes, [scenario(number) for number in range(0, SCENARIOS, 4)])
     return Notes
 
 
@@ -198,7 +198,7 @@ def test_slots_of_a_set_begin_amid_their_storage():
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_a_large_batch_with_a_window_has_outputs_of_the_callers(seed):
-    scenarios = [make(Source(seed, number, ABILITIES)) for number in range(SCENARIOS)]
+    scenarios = (make(Source(seed, number, ABILITIES)) for number in range(SCENARIOS))
     assert any(
         isinstance(call, Run)
         and call.batch.computed is not None
