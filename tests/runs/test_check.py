@@ -176,17 +176,3 @@ def test_a_worker_that_a_thread_has_started_is_renewed_before_that_is_taken_for_
     replaced = [each for each in both if "two" in dict(each.asked)]
     assert [each.renewed for each in replaced] == [1]
     assert sum(each.renewed for each in both) == 1
-
-
-def test_a_workload_that_ends_two_devices_ends_the_check(spec):
-    class Broken(Process):
-        def run(self, task: Any, arms: Any, watcher: Any) -> Any:
-            if task.title == "two":
-                raise WorkerError("it fell off")
-            return super().run(task, arms, watcher)
-
-        def abandon(self) -> None:
-            """There is nothing to end."""
-
-    with pytest.raises(WorkerError, match="it fell off"):
-        checked(spec, Broken(), Broken(), Broken())
