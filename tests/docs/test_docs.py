@@ -125,7 +125,7 @@ class Session:
             with (
                 patch("bt_bench.cli.next_steps.program", lambda: program),
                 # How small a scenario gets is not in the pages, but takes all the time it is given.
-                patch("bt_bench.runs.explore.SHRINK_SECONDS", 2.0),
+                patch("bt_bench.runs.faults.SHRINK_SECONDS", 2.0),
             ):
                 outcome = run(*arguments, checks=None)
             return Ended(outcome.code, outcome.out, outcome.err)
