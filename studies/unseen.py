@@ -110,7 +110,7 @@ def find_by(folder: Path, name: str, options: list[str]) -> tuple[str | None, st
 
 # Failures are not shrunk: that may take 20 s, and only their existence matters here.
 COMMAND = (
-    "from bt_bench.runs import explore; explore.SHRINK_SECONDS = 0.0; "
+    "from bt_bench.runs import faults; faults.SHRINK_SECONDS = 0.0; "
     "from bt_bench.cli import main; main()"
 )
 

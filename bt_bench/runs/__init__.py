@@ -10,9 +10,9 @@ from bt_bench.runs.explore import (
     SCENARIOS,
     Explored,
     Exploring,
-    Found,
     limit_seconds,
 )
+from bt_bench.runs.faults import Found
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.runs.gate.checkouts import BUILD_SECONDS, base_tree, build, copied
 from bt_bench.runs.gate.live import GateRequest, plan_of, prepare, run_live_gate

@@ -1,4 +1,4 @@
-"""Exploration of variants: plays scenarios by number until one differs, and makes that one smaller.
+"""Exploration of variants: plays scenarios by number until one differs; `faults.py` explains that.
 
 The variant plays in one process and the reference in another; this process compares their results.
 Expected results never come near the variant, and no comparison is within its reach. The variant's
@@ -12,37 +12,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
-from bt_bench.protocol import (
-    Change,
-    Contents,
-    Cut,
-    Floats,
-    Recipe,
-    Source,
-    Suite,
-    running,
-)
-from bt_bench.results import Reason, ReasonCode
+from bt_bench.protocol import Recipe, Source, Suite
+from bt_bench.runs.differences import Difference
+from bt_bench.runs.faults import Faults, Found
 from bt_bench.worker import (
     Coverage,
-    Play,
-    Played,
     ReadCoverage,
     ReadRan,
     Runner,
     Survey,
     explorer_of,
-    in_common,
 )
 
-# Each further try of these takes a new process, and the time until a call counts as hung.
-_OF_THE_PROCESS = (ReasonCode.CRASHED, ReasonCode.HUNG, ReasonCode.TAMPERED)
 BATCH = 4  # scenarios that are played before any is compared
 
 SCENARIOS = {False: 98, True: 400}
@@ -58,33 +43,10 @@ the processes wait for the GPU: `baseline` takes 8 s in one process and 10 s in 
 
 _LIMIT_SECONDS = {False: 900.0, True: 10_800.0}
 
-SHRINK_SECONDS = 20.0
-MOST_LINES = 24
-
 
 def limit_seconds(scenarios: int, *, deep: bool) -> float:
     """Return the seconds until a variant is given up: far more than so many scenarios take."""
     return _LIMIT_SECONDS[deep] * max(1.0, scenarios / SCENARIOS[deep])
-
-
-@dataclass(frozen=True)
-class Found:
-    """A scenario that a variant gets wrong.
-
-    Args:
-        number: number of the scenario.
-        title: the purpose of the scenario.
-        reason: the fault, in the smallest scenario that shows it.
-        lines: setup and calls of that scenario; the last call shows the fault.
-        needs: the scenarios to play in a fresh process, in order, to see it again; none if that
-            does not show it.
-    """
-
-    number: int
-    title: str
-    reason: Reason
-    lines: tuple[str, ...]
-    needs: tuple[Recipe, ...]
 
 
 @dataclass(frozen=True)
@@ -115,21 +77,6 @@ class Explored:
     def stopped(self) -> bool:
         """Return whether time ran out before anything was found: nothing is known of the rest."""
         return self.found is None and not self.skipped and self.scenarios < self.wanted
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first difference between the results of a variant and of the reference.
-
-    Args:
-        place: index of the call, from 0.
-        name: name of the differing value.
-        reason: why the scenario ended there, if it did.
-    """
-
-    place: int
-    name: str
-    reason: Reason | None = None
 
 
 @dataclass
@@ -199,7 +146,9 @@ class Exploring:
 
     def __post_init__(self) -> None:
         self._explorer = explorer_of(self.suite)
-        self._reference_is_asked = Lock()
+        self._faults = Faults(
+            self.suite, self._explorer, self.references, self.lines, self.on_wrong
+        )
         self._one_at_a_time = Lock()  # for the explorer, and for reports of progress
         self._large_is_played = Lock()
         # A thread for each process but the first.
@@ -266,7 +215,7 @@ class Exploring:
         if wrong:
             lane = min(wrong, key=lambda one: one.at)
             assert lane.wrong is not None
-            found = self._found(arm, lane.runner, lane.played, *lane.wrong)
+            found = self._faults.found(arm, lane.runner, lane.played, *lane.wrong)
             return Explored(arm, lane.at + 1, so_far.wanted, taken, found)
         coverage = self._coverage(arm) if self.lines else None
         not_tried = tuple(so_far.not_tried)
@@ -294,10 +243,10 @@ class Exploring:
             if begin > so_far.first_wrong or time.monotonic() > so_far.until:
                 return
             with self._one_at_a_time:
-                made = [self._made(recipe) for recipe in batch]
+                made = [self._faults.made(recipe) for recipe in batch]
                 is_large = any(map(self._explorer.is_large, made))
             with self._large_is_played if is_large else nullcontext():
-                failing = self._first_wrong(arm, lane.runner, made, so_far.not_tried)
+                failing = self._faults.first_wrong(arm, lane.runner, made, so_far.not_tried)
             with self._one_at_a_time:
                 if failing is not None:
                     at, difference = failing
@@ -308,215 +257,3 @@ class Exploring:
                 lane.played += batch
                 so_far.played += len(batch)
                 self.on_batch(arm, so_far.played, so_far.wanted)
-
-    def _made(self, recipe: Recipe) -> Any:
-        with running(self.suite, "scenario"):
-            return self._explorer.made(recipe)
-
-    def _first_wrong(
-        self,
-        arm: str,
-        runner: Runner,
-        scenarios: Sequence[Any],
-        not_tried: dict[str, None] | None = None,
-    ) -> tuple[int, Difference] | None:
-        """Return the index of the first scenario that an arm gets wrong, and the difference.
-
-        Args:
-            arm: the arm that plays.
-            runner: runs tasks in its process.
-            scenarios: the scenarios, in order.
-            not_tried: collects the parts that they leave out.
-        """
-        task = Play(tuple(scenarios), lines=self.lines)
-        finished = runner.run(task, [arm])
-        with self._reference_is_asked:
-            wanted = self.references.run(task, ()).value
-        if arm in finished.failed:  # it took its process with it: which of them did?
-            reason = finished.failed[arm]
-            if len(scenarios) == 1:
-                return 0, Difference(runner.calls_made, reason.code, reason)
-            for at, scenario in enumerate(scenarios):
-                failing = self._first_wrong(arm, runner, [scenario])
-                if failing is not None:
-                    return at, failing[1]
-            return len(scenarios) - 1, Difference(0, reason.code, reason)
-        if not_tried is not None:
-            not_tried.update((text, None) for each in finished.value for text in each.not_tried)
-        for at, (one, other) in enumerate(zip(wanted, finished.value, strict=True)):
-            difference = first_difference(one, other)
-            if difference is not None:
-                return at, difference
-        return None
-
-    def _found(
-        self,
-        arm: str,
-        runner: Runner,
-        played: Sequence[Recipe],
-        scenario: Any,
-        difference: Difference,
-    ) -> Found:
-        """Describe the fault in a scenario, the last one that a process played.
-
-        The fault is seen again in a fresh process, except a hang, which takes too long.
-        """
-        recipe = played[-1]
-        number, title = recipe.source.number, self._explorer.title(scenario)
-        self.on_wrong(arm, number)
-        if difference.name != ReasonCode.HUNG:
-            runner.renew()
-            alone = self._first_wrong(arm, runner, [scenario])
-            if alone is None:
-                return self._found_among(arm, runner, played, scenario, difference)
-            difference = alone[1]
-        shrunk = None
-        if difference.name not in _OF_THE_PROCESS:
-            shrunk = self._shrunk(arm, runner, recipe, scenario, difference)
-        if shrunk is not None:
-            recipe, scenario, difference = shrunk
-        elif difference.name != ReasonCode.TAMPERED:  # which is seen once all calls are made
-            cut = Change(Cut.UNTIL, difference.place)
-            recipe = replace(recipe, changes=(*recipe.changes, cut))
-            scenario = self._explorer.until(scenario, difference.place)
-        told = self._told(arm, runner, scenario, difference)
-        return Found(number, title, told, self._lines_of(scenario), (recipe,))
-
-    def _found_among(
-        self,
-        arm: str,
-        runner: Runner,
-        played: Sequence[Recipe],
-        scenario: Any,
-        difference: Difference,
-    ) -> Found:
-        """Describe the fault in a scenario that is right in a process of its own."""
-        reason = difference.reason or Reason(code=ReasonCode.WRONG_RESULT, message=difference.name)
-        message = f"call {difference.place + 1}: {reason.message}; right when played on its own"
-        needs: tuple[Recipe, ...] = ()
-        if len(played) > 1:
-            runner.renew()
-            again = self._first_wrong(arm, runner, [self._made(recipe) for recipe in played])
-            needs = () if again is None else tuple(played[: again[0] + 1])
-        if needs:
-            message += f", and wrong again after {len(needs) - 1} others in one process"
-        else:
-            message += (
-                ", and in a fresh process after the others too: it takes what this process did "
-                "before them, or chance"
-            )
-        number, title = played[-1].source.number, self._explorer.title(scenario)
-        told = Reason(code=reason.code, message=message)
-        return Found(number, title, told, self._lines_of(scenario), needs)
-
-    def _lines_of(self, scenario: Any) -> tuple[str, ...]:
-        """Return a scenario's lines; of many, the first and the last."""
-        lines = tuple(self._explorer.lines(scenario))
-        if len(lines) <= MOST_LINES:
-            return lines
-        half = MOST_LINES // 2
-        return (*lines[:half], f"… {len(lines) - 2 * half} more calls …", *lines[-half:])
-
-    def _shrunk(
-        self, arm: str, runner: Runner, recipe: Recipe, scenario: Any, difference: Difference
-    ) -> tuple[Recipe, Any, Difference] | None:
-        """Return the smallest scenario with the same fault that can be found in time.
-
-        `None` if it is right in a fresh process: it was wrong because of earlier tries.
-        """
-        until = time.monotonic() + SHRINK_SECONDS
-
-        def take(change: Change, candidate: Any) -> bool:
-            nonlocal recipe, scenario, difference
-            failing = self._first_wrong(arm, runner, [candidate])
-            if failing is None or failing[1].name != difference.name:
-                return False
-            recipe = replace(recipe, changes=(*recipe.changes, change))
-            scenario, difference = candidate, failing[1]
-            return True
-
-        def take_until() -> None:
-            place = difference.place
-            take(Change(Cut.UNTIL, place), self._explorer.until(scenario, place))
-
-        def take_smaller() -> bool:
-            for at, candidate in enumerate(self._explorer.smaller(scenario)):
-                if time.monotonic() > until:
-                    return False
-                if take(Change(Cut.SMALLER, at), candidate):
-                    return True
-            return False
-
-        take_until()
-        while take_smaller():
-            pass
-        if time.monotonic() <= until:
-            take_until()
-        runner.renew()
-        again = self._first_wrong(arm, runner, [scenario])
-        if again is None or again[1].name != difference.name:
-            return None
-        return recipe, scenario, again[1]
-
-    def _told(self, arm: str, runner: Runner, scenario: Any, difference: Difference) -> Reason:
-        """Return the fault, with the first differing element and both values."""
-        where = f"call {difference.place + 1}"
-        if difference.reason is not None:
-            reason = difference.reason
-            if reason.code is ReasonCode.TAMPERED:  # seen once all calls have been made
-                return reason
-            return Reason(code=reason.code, message=f"{where}: {reason.message}")
-        task = Play((scenario,), whole=difference.place)
-        wanted = self.references.run(task, ()).value[0].whole or {}
-        finished = runner.run(task, [arm])
-        found = {} if arm in finished.failed else finished.value[0].whole or {}
-        name = difference.name
-        text = _described(name, found.get(name), wanted.get(name))
-        return Reason(code=ReasonCode.WRONG_RESULT, message=f"{where}: {text}")
-
-
-def first_difference(wanted: Played, found: Played) -> Difference | None:
-    """Return the first difference."""
-    for place, (right, seen) in enumerate(zip(wanted.digests, found.digests, strict=False)):
-        for name, value in right.items():
-            if not _same(value, seen.get(name)):
-                return Difference(place, name)
-    if found.reason is not None:
-        return Difference(len(found.digests), found.reason.code, found.reason)
-    if len(found.digests) != len(wanted.digests):
-        return Difference(min(len(found.digests), len(wanted.digests)), "number of calls")
-    return None
-
-
-def _same(wanted: str | Floats, found: str | Floats | None) -> bool:
-    if not isinstance(wanted, Floats) or not isinstance(found, Floats):
-        return wanted == found
-    return wanted.values.shape == found.values.shape and not wanted.off(found.values).any()
-
-
-def _described(name: str, seen: Contents | None, expected: Contents | None) -> str:
-    if isinstance(expected, str) or isinstance(seen, str) or seen is None or expected is None:
-        return f"{name}: {seen}; expected {expected}"
-    if isinstance(expected, Floats) != isinstance(seen, Floats):
-        has, needs = ("floats", "integers") if isinstance(seen, Floats) else ("integers", "floats")
-        return f"{name} has {has}; expected {needs}"
-    found, wanted = (each.values if isinstance(each, Floats) else each for each in (seen, expected))
-    if found.shape != wanted.shape:
-        return f"{name} has shape {found.shape}; expected {wanted.shape}"
-    within = ""
-    if isinstance(expected, Floats):
-        different = np.argwhere(expected.off(found))
-        if expected.relative or expected.absolute:
-            within = f" within {expected.relative:g} of its size and {expected.absolute:g}"
-    else:
-        different = np.argwhere(found != wanted)
-    if not len(different):
-        return f"{name} differed, and is right when it is played again"
-    at = tuple(int(index) for index in different[0])
-    places = tuple(different.T)
-    alike = "" if isinstance(expected, Floats) else in_common(found[places], wanted[places])
-    place = f"[{', '.join(map(str, at))}]" if at else ""
-    return (
-        f"{name}{place} is {found[at]}, expected {wanted[at]}{within}; {len(different)} of "
-        f"{found.size} elements differ{alike}"
-    )

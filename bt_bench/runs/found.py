@@ -15,7 +15,7 @@ from bt_bench.base import read_text, write_text
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Recipe, Suite, source_sha256
 from bt_bench.results import Noun, Reason
-from bt_bench.runs.explore import Found
+from bt_bench.runs.faults import Found
 
 
 class StoredScenarios(Noun):

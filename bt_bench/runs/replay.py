@@ -15,7 +15,7 @@ import numpy as np
 
 from bt_bench.protocol import Contents, Excerpt, Floats, RecordedCalls
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.runs.explore import Difference, first_difference
+from bt_bench.runs.differences import Difference, first_difference
 from bt_bench.worker import Play, Played, Runner, Survey, Surveyed
 
 

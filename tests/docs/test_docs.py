@@ -127,7 +127,7 @@ class Session:
             with (
                 patch("bt_bench.cli.next_steps.program", lambda: program),
                 # How small a scenario gets is not in the pages.
-                patch("bt_bench.runs.explore.SHRINK_SECONDS", 0.0),
+                patch("bt_bench.runs.faults.SHRINK_SECONDS", 0.0),
                 _one_workload_of_batches(),
             ):
                 # Pages have numbers of checks only where they check.

@@ -9,7 +9,7 @@ from examples.tools import bench
 from examples.wrong_variants import SUITE, write_wrong
 from support.repositories import write
 
-from bt_bench.runs import explore
+from bt_bench.runs import faults
 
 FUSED = (SUITE / "page_kernels/variants/fused.py").read_text(encoding="utf-8")
 ROWS = "        num_reqs = idx_mapping.shape[0]\n"
@@ -55,7 +55,7 @@ def wrong(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(explore, "SHRINK_SECONDS", 0.5)
+    monkeypatch.setattr(faults, "SHRINK_SECONDS", 0.5)
 
 
 def explored(outcome):

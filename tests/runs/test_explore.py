@@ -17,7 +17,8 @@ import pytest
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import Change, Cut, Recipe, Source, default_suite
 from bt_bench.results import Reason, ReasonCode
-from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, Found, limit_seconds
+from bt_bench.runs.explore import SCENARIOS, Explored, Exploring, limit_seconds
+from bt_bench.runs.faults import Found
 from bt_bench.runs.found import read_found, store_found
 from bt_bench.worker import Finished, Play, ReadCoverage, ReadRan, Survey
 from bt_bench.worker.checking.playing import play, survey
