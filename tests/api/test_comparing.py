@@ -59,10 +59,11 @@ def test_options_are_those_of_the_command(function, of_command):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"metric": "host_us+stage_us"},
         {"k": ["small*"], "operations": "step", "variants": ["fused"], "all_metrics": True},
-        {"threshold": 30.0, "alpha": 0.1, "correction": "bh", "fail_on": "faster"},
+        {
+            **{"metric": "host_us+stage_us", "threshold": 30.0, "alpha": 0.1},
+            **{"correction": "bh", "fail_on": "faster"},
+        },
         {"config": "origin", "floor": {"host_us*": 5.0}, "fail_on": ["none"]},
     ],
 )

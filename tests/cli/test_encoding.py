@@ -14,7 +14,7 @@ from bt_bench.cli.encoding import spell_what_streams_lack
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("encoding", "environment"),
     [

@@ -94,7 +94,7 @@ def test_help_and_mistakes_in_options_come_first(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("prologue", [LIGHT, WINDOWS], ids=["light", "windows"])
 @pytest.mark.parametrize(
     "words",

@@ -55,7 +55,7 @@ def test_text(path, pieces):
     accept_or_refuse(path, "".join(pieces).encode("utf-8", "replace"))
 
 
-@settings(quick, max_examples=300)
+@quick
 @given(document=documents)
 def test_structures(path, document):
     accept_or_refuse(path, json.dumps(document).encode())

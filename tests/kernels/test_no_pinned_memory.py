@@ -48,7 +48,7 @@ def play(name, numbers, device):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", MODES)
 @every_subject
 def test_scenarios_have_the_right_results(name, mode, device, monkeypatch):

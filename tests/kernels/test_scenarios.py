@@ -66,7 +66,7 @@ def play(name, numbers, device, *, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @every_subject
 def test_a_few_scenarios(name, device):
     """Of those that are slow."""

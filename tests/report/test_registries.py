@@ -31,7 +31,8 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.csv.gz")
+    # What is compiled counts for the copies, too, which are as old as the files.
+    ignored = shutil.ignore_patterns("*.csv.gz")
     shutil.copytree(ROOT / "bt_bench", tmp_path / "tree" / "bt_bench", ignore=ignored)
     return tmp_path / "tree"
 
@@ -130,12 +131,9 @@ def decodes(sources: Path, tmp_path: Path) -> Path:
 
 
 def test_a_kind_of_workload_is_one_file(in_copy: Run, decodes: Path) -> None:
-    said = in_copy("-m", "bt_bench", "sweep", str(decodes), "--dry-run")
-    assert "some_2" in said
-    assert "some_3" in said
-    (_, described) = json.loads(in_copy("-m", "bt_bench", "workload", str(decodes), "--json"))[
-        "cases"
-    ]
+    cases = json.loads(in_copy("-m", "bt_bench", "workload", str(decodes), "--json"))["cases"]
+    (first, described) = cases
+    assert first["case"] == "some_2"
     assert (described["case"], described["kind"]) == ("some_3", "decodes")
     assert described["steps"]["num_steps"] == described["block_allocations"] == 3
 

@@ -45,7 +45,8 @@ def words_of(code: str) -> list[str]:
 @cache
 def _address() -> str:
     """Start the process that forks; it ends with this one. Return where it listens."""
-    address = str(Path(tempfile.mkdtemp(prefix="bt-bench-prepared-")) / "socket")
+    # In the home of the tests, which is gone with them however this one ends.
+    address = str(Path(tempfile.mkdtemp("-prepared", dir=os.environ["TEST_HOME"])) / "socket")
     begin = (
         f"import sys; sys.path.append({str(RELAY.parents[1])!r})\n"
         "from support.prepared import next_code\n"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -56,8 +57,8 @@ def clustered_medians(
         `None` with fewer than three instances or three rounds.
     """
     count = values.shape[1]
-    by_instance = _rows_by(list(instances))
-    by_block = _rows_by([place * num_blocks // count for place in range(count)])
+    by_instance = _rows_by(tuple(instances))
+    by_block = _rows_by(tuple(place * num_blocks // count for place in range(count)))
     fewest = min(len(by_instance), len(by_block))
     if fewest < MIN_CLUSTERS:
         return None
@@ -85,11 +86,12 @@ def less(minuend: Estimates, subtrahend: Estimates) -> Estimates:
     )
 
 
-def _rows_by(clusters: Sequence[Hashable]) -> list[list[int]]:
+@lru_cache(maxsize=256)  # cases of a run mostly have one log of rounds
+def _rows_by(clusters: tuple[Hashable, ...]) -> tuple[list[int], ...]:
     rows: dict[Hashable, list[int]] = {}
     for row, cluster in enumerate(clusters):
         rows.setdefault(cluster, []).append(row)
-    return list(rows.values())
+    return tuple(rows.values())
 
 
 def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) -> FloatArray:

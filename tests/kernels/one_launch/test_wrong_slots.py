@@ -51,7 +51,7 @@ def batch_of(lengths, device, dtype=torch.int64):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_captured", [False, True])
 @pytest.mark.parametrize("lengths", BEHIND_A_LONG_ONE, ids=["128_1", "120_16", "drafts"])
 @pytest.mark.parametrize("name", ONE_LAUNCH)

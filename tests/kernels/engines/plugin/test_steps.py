@@ -108,7 +108,7 @@ def test_readers_at_the_worst_moment_see_what_they_should(vllm, monkeypatch, nam
         pytest.skip("its rows would be those that the step returns")
     layout, scheduler, rng = drawn(3)
     both = runners(vllm, layout, "on", monkeypatch)
-    play(both, scheduler, rng, 6, {"step": 1}, **{moment: READERS[name]})
+    play(both, scheduler, rng, 3, {"step": 1}, **{moment: READERS[name]})
     counts = plugin.counters()
     assert counts["failures"] == 0
     assert counts["settled"], counts
