@@ -57,10 +57,11 @@ def test_each_defence_that_is_taken_out_is_there() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ON_THE_CPU)
 def test_rejected_and_without_its_defences_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each worker would import torch, and a command has several. Workloads that are to notice
+    # Each worker would import torch, and a command has several; they are forked by the command, for
+    # they have no defences that its start has taken out. Workloads that are to notice
     # nothing are what takes a sweep the longest.
     noticed_by_checks = {"workloads", "exploring"} & {*DEFENCES[name]}
-    prologue = workers_forked() + ("" if noticed_by_checks else ONE_CHECK)
+    prologue = workers_forked(by_command=True) + ("" if noticed_by_checks else ONE_CHECK)
     monkeypatch.setattr("cheats.COMMAND", f"{prologue}\n{COMMAND}")
     found = examine(name, DEFENCES[name], quick=True)
     assert found["right"], found

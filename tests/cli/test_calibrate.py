@@ -126,7 +126,9 @@ def test_the_lottery_of_several_gpus(monkeypatch, tmp_path):
 
     def calibrated(device):
         slow = device == "cuda:2"
-        copies = PlainCopies(moved_bytes=[1024, 1 << 20], samples=[[0.8 + 0.032 * slow], [100.0 + 4 * slow]])
+        copies = PlainCopies(
+            moved_bytes=[1024, 1 << 20], samples=[[0.8 + 0.032 * slow], [100.0 + 4 * slow]]
+        )
         environment = environment_of(f"{device[-1]}abc1234-0", "NVIDIA H200")
         calibration = make_calibration(copies=copies)
         figures = [

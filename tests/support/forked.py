@@ -105,15 +105,25 @@ class _ForkedForCommand(ForkedProcess):
         return super().__reduce__()
 
 
-def workers_forked() -> str:
-    """Return Python for a command of its own, which has the workers of the command forked."""
-    server = _server(WORKER)
-    joined = server._forkserver_address, getattr(server, "_forkserver_authkey", None)
+def workers_forked(*, by_command: bool = False) -> str:
+    """Return Python for a command of its own, which has the workers of the command forked.
+
+    Args:
+        by_command: from a process that the command starts, which costs 3 s but is as the command
+            is, with whatever its start has changed; else from one of the tests.
+    """
+    context = f"imported={WORKER!r}"
+    if not by_command:
+        server = _server(WORKER)
+        joined = server._forkserver_address, getattr(server, "_forkserver_authkey", None)
+        context = f"joined={joined!r}"
     return (
-        f"import sys; sys.path.append({str(Path(__file__).parents[1])!r})\n"
+        "import os, sys\n"
+        'os.environ["TRITON_INTERPRET"] = "1"\n'  # as a worker sets it, before it imports Triton
+        f"sys.path.append({str(Path(__file__).parents[1])!r})\n"
         "from bt_bench.base.processes import child\n"
         "from support.forked import ForkingContext\n"
-        f"child.CONTEXT = ForkingContext('bt-bench worker', joined={joined!r})\n"
+        f"child.CONTEXT = ForkingContext('bt-bench worker', {context})\n"
     )
 
 
