@@ -894,28 +894,6 @@ def test_a_reason_of_a_case_that_is_ok_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_counts_are_of_each_case_though_cases_share_them(swapped: bool) -> None:
-    one, two = make_launches(["k"]), make_launches(["k", "k"])
-    kernel, kernels = [_kernel("k")], [_kernel("k", binaries=2)]
-    # As they are read: equal counts are one object.
-    same, others = (
-        [
-            make_case(name).model_copy(update={"launches": launches, "compiled": compiled})
-            for name, launches, compiled in zip("abc", *counted, strict=True)
-        ]
-        for counted in (
-            ([one, one, one], [kernel, kernel, kernel]),
-            ([one, two, one], [kernel, kernel, kernels]),
-        )
-    )
-    found = judged(others, same) if swapped else judged(same, others)
-    worse = Verdict.FASTER if swapped else Verdict.SLOWER
-    moved = {(each.case, each.metric, each.verdict) for each in found.judgements}
-    moved = {each for each in moved if each[2] is not Verdict.SAME}
-    assert moved == {("b", "launches", worse), ("c", "compiled_variants", worse)}
-
-
 def test_launches_that_one_side_did_not_count() -> None:
     left, right = timed(9.0, seed=1, launches=make_launches(["a"])), timed(9.0, seed=2)
     _host, launches = judged([left], [right]).judgements
