@@ -124,7 +124,6 @@ class Pairing:
         # Thousands of cases have the same few metrics.
         self._compared: dict[tuple[object, ...], tuple[Metric, bool]] = {}
         self._ordered: dict[tuple[object, ...], list[Metric]] = {}
-        self._counts: dict[tuple[int, ...], list[Count]] = {}  # of the same objects, by their ids
 
     def entries(self, sums: Sequence[Metric] = ()) -> Iterator[Asked]:
         """Yield an entry per metric of each case; a case that only one side has gets one entry.
@@ -234,7 +233,7 @@ class Pairing:
             self._measured(metric, left, right, _doubt(metric, doubts), idle)
             for metric in self._metrics_of(left, right, sums)
         ]
-        found += [self._counted(left, count) for count in self._counts_of(left, right)]
+        found += [self._counted(left, count) for count in counts(left, right)]
         if not found:
             detail = "the case is ok on both sides, but nothing was measured or counted on either"
             outcome = Settled(Verdict.INVALID, Cause.INSUFFICIENT, detail)
@@ -285,13 +284,6 @@ class Pairing:
             found = metrics_in_order({name: each.metric for name, each in taken.items()})
             self._ordered[key] = found
         return [*found, *(s for s in sums if left.measured(s) or right.measured(s))]
-
-    def _counts_of(self, left: CompactCase, right: CompactCase) -> list[Count]:
-        """Return the counts; cases share launches and kernels, which are compared once."""
-        key = id(left.launches), id(left.compiled), id(right.launches), id(right.compiled)
-        if key not in self._counts:
-            self._counts[key] = list(counts(left, right))
-        return self._counts[key]
 
     def _lottery(self, *parts: int | None) -> float:
         """Return by how much device times of two parts may differ, since they are of two GPUs."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from bt_bench.analysis import (
     EVERYTHING,
@@ -33,8 +32,9 @@ from bt_bench.results import (
 _NO_CHANGE = (Verdict.SAME, Verdict.INCONCLUSIVE)
 
 
-class CaseId(NamedTuple):
-    """Identifies a case across variants: a tuple, since tables look up each case many times."""
+@dataclass(frozen=True)
+class CaseId:
+    """Identifies a case across variants."""
 
     operation: Operation
     case: str
@@ -90,9 +90,9 @@ class Arms:
     selected: str | None = None
 
     @cached_property
-    def _judgements(self) -> dict[tuple[str, Operation, str, str], Judgement]:
+    def _judgements(self) -> dict[tuple[str, str, str], Judgement]:
         judgements = self.judged.judgements if self.judged else ()
-        return {(each.other, each.operation, each.case, each.metric): each for each in judgements}
+        return {(each.other, each.key, each.metric): each for each in judgements}
 
     def judgement(self, other: ArrangedArm, case_id: CaseId, series: Series) -> Judgement | None:
         """Return the verdict on a series of an arm; `None` if a side lacks or failed the case."""
@@ -102,7 +102,7 @@ class Arms:
 
     def judgement_on(self, other: ArrangedArm, case_id: CaseId, metric: str) -> Judgement | None:
         """Return the verdict on a metric of an arm, whatever the case's status; else `None`."""
-        return self._judgements.get((other.name, case_id.operation, case_id.case, metric))
+        return self._judgements.get((other.name, case_id.key, metric))
 
     @cached_property
     def known_primary(self) -> dict[Operation, tuple[Series, ...]]:

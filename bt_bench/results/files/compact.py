@@ -197,16 +197,10 @@ def _added_up(metric: Metric, terms: Sequence[Taken]) -> Taken | None:
 
 
 class _Keeper:
-    """A converter of cases to compact form, which shares equal lists of rounds.
-
-    Cases share the counts of launches and kernels that the parser read once: of each object, by its
-    id, there is one compact form. The object is kept, so that no other one has its id.
-    """
+    """A converter of cases to compact form, which shares equal lists of rounds."""
 
     def __init__(self) -> None:
         self._rounds: dict[Rounds, Rounds] = {}
-        self._launches: dict[int, tuple[LaunchCensus, Launches]] = {}
-        self._compiled: dict[int, tuple[list[CompiledKernel], dict[str, Binaries]]] = {}
 
     def case(self, case: CaseResult) -> CompactCase:
         """Return the compact form of a sound case; it has the same arrays of samples."""
@@ -218,8 +212,8 @@ class _Keeper:
             status=case.status,
             reason=case.reason.message if case.reason else None,
             check=case.check,
-            launches=self._launches_of(case.launches),
-            compiled=self._binaries_of(case.compiled),
+            launches=None if case.launches is None else launches_in(case.launches),
+            compiled=_binaries(case.compiled),
             instances=self._once(case.rounds.instance if case.rounds else ()),
             taken=taken,
             spreads=_spreads(case.control_spreads, taken),
@@ -231,20 +225,6 @@ class _Keeper:
             metric = metric_by(*_parts(measurement))
             rounds = self._once(measurement.rounds)
             yield metric.name, Taken(metric, measurement.per, rounds, measurement.samples.array)
-
-    def _launches_of(self, census: LaunchCensus | None) -> Launches | None:
-        if census is None:
-            return None
-        if id(census) not in self._launches:
-            self._launches[id(census)] = census, launches_in(census)
-        return self._launches[id(census)][1]
-
-    def _binaries_of(self, compiled: list[CompiledKernel] | None) -> dict[str, Binaries] | None:
-        if compiled is None:
-            return None
-        if id(compiled) not in self._compiled:
-            self._compiled[id(compiled)] = compiled, _binaries(compiled)
-        return self._compiled[id(compiled)][1]
 
     def _once(self, rounds: Iterable[int]) -> Rounds:
         as_tuple = tuple(rounds)
@@ -259,7 +239,9 @@ def launches_in(census: LaunchCensus) -> Launches:
     )
 
 
-def _binaries(compiled: Iterable[CompiledKernel]) -> dict[str, Binaries]:
+def _binaries(compiled: Iterable[CompiledKernel] | None) -> dict[str, Binaries] | None:
+    if compiled is None:
+        return None
     return {
         kernel.name: Binaries(len(kernel.hashes), _most(kernel.registers), _most(kernel.spills))
         for kernel in compiled
