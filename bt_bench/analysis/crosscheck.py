@@ -102,8 +102,8 @@ def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Cros
     - The event pair behind a queue against the span by the profiler, with the same L2. Each has its
       intercept once, however many kernels there are between first start and last end.
     - The slope of graphs against the busy time by the profiler: both have their intercept once per
-      device operation. A replay finds in the L2 what the one before it left, a profiled step what
-      all arms left. With tables larger than the L2 the slope was 3.8 of 7.3 µs less, and 0.7 µs
+      device operation. A replay finds the L2 as the last replay left it, a profiled step as all
+      arms left it. With tables larger than the L2 the slope was 3.8 of 7.3 µs less, and 0.7 µs
       less with fewer tables, on an H200; so only a slope that is more contradicts the profiler.
 
     The intercepts apply to kernels only. A method adds another, unknown time to a copy: a graph may
@@ -154,7 +154,8 @@ def crosschecks_of(
             known = None if added is None or operations is None else added * operations
             readings.append(Reading(series, reported, known))
         else:
-            checks.append(Crosscheck(*readings, may_be_less=pair is _BUSY_TIMES))
+            first, second = readings
+            checks.append(Crosscheck(first, second, may_be_less=pair is _BUSY_TIMES))
     return tuple(checks)
 
 
