@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from support.commands import FORKED_WORKERS, run, run_apart
-from support.forked import forked_suites
+from support.commands import run, run_apart
+from support.forked import forked_suites, workers_forked
 from support.repositories import repository
 
 ADD = '''\
@@ -180,7 +180,7 @@ def test_right_functions_pass(written):
 def test_right_functions_are_explored(written, tmp_path):
     # Apart: in one process, making inputs seeds torch while a variant is watched for such changes.
     words = ["check", written(ADD), "--device", "cpu", "--explore", "8"]
-    outcome = run_apart(*words, cwd=tmp_path, prologue=FORKED_WORKERS)
+    outcome = run_apart(*words, cwd=tmp_path, prologue=workers_forked())
     assert outcome.code == 0, outcome
     assert "ok      mine · explored" in outcome.out
 

@@ -49,12 +49,14 @@ class FakeRunner:
     def __init__(self, lost_at=None, lost_with=None, refuses=False, after=None):
         self.measured, self.lost = [], Event()
         self._lost_at, self._lost_with, self._refuses = lost_at, lost_with, refuses
-        self._after = after
+        self._after, self._is_abandoned = after, False
 
     def run(self, task, arms, watcher=None):
         if isinstance(task, MeasureCase):
             if self._after is not None:
                 assert self._after.lost.wait(20)
+            if self._is_abandoned:
+                raise WorkerError("the worker was abandoned")
             if self._refuses:
                 raise UsageError("no space left")
             if self._lost_at == len(self.measured) or self._lost_with == task.case.name:
@@ -68,7 +70,7 @@ class FakeRunner:
         return Finished(done(task, arms), {})
 
     def abandon(self):
-        self._lost_at = len(self.measured)
+        self._is_abandoned = True
 
 
 @pytest.fixture
@@ -149,9 +151,10 @@ def test_a_device_that_is_lost_before_its_first_case_is_no_loss(sweep):
 
 
 def test_a_case_that_ends_two_devices_ends_the_sweep(sweep, tmp_path):
-    first, second = FakeRunner(lost_with="case3"), FakeRunner(lost_with="case3")
+    runners = {uuid: FakeRunner(lost_with="case3") for uuid in (A, B, "cccccccc")}
     with pytest.raises(WorkerError, match="no GPU to run on"):
-        sweep({A: first, B: second, "cccccccc": FakeRunner(after=second)})
+        sweep(runners)
+    assert sum(runner.lost.is_set() for runner in runners.values()) == 2
     results = read_run(RunFolder(tmp_path / "run"))
     assert not any(result.complete for result in results)
     assert not any(case.case == "case3" for case in results[0].cases)

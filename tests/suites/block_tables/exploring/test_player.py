@@ -156,7 +156,7 @@ class Notes(Reference):
 
 @pytest.fixture(scope="module")
 def notes():
-    differs(Notes, [scenario(number) for number in range(0, SCENARIOS, 4)])
+    differs(Notes, [scenario(number) for number in range(0, SCENARIOS, 2)])
     return Notes
 
 
