@@ -41,7 +41,8 @@ def apart(values: Sequence[float], tick_us: float = 0.0) -> float:
             ns in a copy of 0.8 µs had all device times of two H200s differ by 4 %.
     """
     times = [value for value in values if value > 0]
-    return max(0.0, math.log((max(times) - tick_us) / min(times))) if times else 0.0
+    least = min(times, default=1.0)
+    return math.log(max(least, max(times, default=0.0) - tick_us) / least)
 
 
 def lottery_apart(calibrations: Sequence[Calibration]) -> dict[str, float]:
