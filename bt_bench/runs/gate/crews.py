@@ -45,6 +45,7 @@ class Taking:
     """A round that is being taken.
 
     Args:
+        order: the arms in the order of their import.
         crews: its processes.
         place: number of the device of all of them.
         left: how many of them have not measured yet.
@@ -52,6 +53,7 @@ class Taking:
         ticks: of the device's clocks.
     """
 
+    order: tuple[GateArm, ...]
     crews: Sequence[Crew]
     place: int
     left: int

@@ -118,6 +118,7 @@ class ProcessRounds:
         self._apart = frozenset(apart or ())
         self._rng = random.Random(0)  # a gate that is repeated has the same orders
         self._orders: list[tuple[GateArm, ...]] = []  # of the rounds to come, the last one first
+        self._begun = 0  # rounds
         self._influences: dict[SeriesKey, list[float]] = {}
         # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
         self._visited = self._stopped = self._timed = 0
@@ -174,11 +175,7 @@ class ProcessRounds:
         """
         num_rounds = min(most, max(1, self.workers // self._num_crews))
         num_rounds -= num_rounds % len(self._left) if num_rounds > len(self._left) else 0
-        rounds = [self._crews() for _ in range(num_rounds)]
-        taken = [
-            Taking(crews, self._left[index % len(self._left)], len(crews))
-            for index, crews in enumerate(rounds)
-        ]
+        taken = [self._next_taking() for _ in range(num_rounds)]
         try:
             self._time(taken)
         except KeyboardInterrupt:
@@ -186,6 +183,7 @@ class ProcessRounds:
             raise
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
         self._refuse_influence()
+        self._orders += [taking.order for taking in taken if taking.left]  # of a lost device
         batch = whole(taken)
         self._on_batch(batch)
         return batch
@@ -251,6 +249,8 @@ class ProcessRounds:
         Raises:
             WorkerError: if there are none.
         """
+        # The memory of the others has no room for its processes.
+        self.workers = self.workers * (len(self._left) - 1) // len(self._left)
         self._left.remove(place)
         if not self._left:
             raise error
@@ -277,9 +277,16 @@ class ProcessRounds:
             self._rng.shuffle(self._orders)
         return self._orders.pop()
 
-    def _crews(self) -> list[Crew]:
-        """Return the processes of a round in random order, with the next order of import."""
-        arms = self._next_order()
+    def _next_taking(self) -> Taking:
+        """Return a round on the next device, also where a batch has fewer rounds than devices."""
+        order = self._next_order()
+        crews = self._crews(order)
+        self._begun += 1
+        place = self._left[(self._begun - 1) % len(self._left)]
+        return Taking(order, crews, place, len(crews))
+
+    def _crews(self, arms: tuple[GateArm, ...]) -> list[Crew]:
+        """Return the processes of a round in random order, with an order of import."""
         together = tuple(name for name in self._names if name not in self._apart)
         alone = tuple(name for name in self._names if name in self._apart)
         crews = [Crew(arms, together)] if together else []

@@ -200,6 +200,12 @@ def test_devices_share_the_rounds_and_each_round_is_of_one(tmp_path, apart):
     assert multiprocessing.active_children() == []
 
 
+def test_devices_take_turns_if_no_two_rounds_fit(tmp_path):
+    request = request_of(tmp_path, workers=2, devices=TWO)
+    rounds = source_of(request, apart={"second": "it patches time"}).take(3)
+    assert [taken.device for taken in rounds] == [0, 1, 0]
+
+
 def test_processes_of_one_device_are_timed_one_by_one(tmp_path):
     source_of(request_of(tmp_path, workers=8, devices=TWO)).take(8)
     running = 0
@@ -211,8 +217,10 @@ def test_processes_of_one_device_are_timed_one_by_one(tmp_path):
 def test_rounds_of_a_device_that_falls_off_are_measured_on_the_other(tmp_path):
     lost = {"second": {"us": 10.0, "falls_off": "GPU-b"}}
     source = source_of(request_of(tmp_path, base=lost, workers=4, devices=TWO))
-    rounds = source.take(4)
-    assert [taken.device for taken in rounds] == [0] * 4
+    rounds = source.take(6)
+    assert [taken.device for taken in rounds] == [0] * 6
+    assert sorted(taken.order for taken in rounds) == sorted(permutations(ARMS))
+    assert source.workers == 2  # as many as that GPU had before
     assert all(set(taken.values) == set(GateArm) for taken in rounds)
     assert (source.failures, source.warnings) == ({}, [])
     assert source._progress.said == [
