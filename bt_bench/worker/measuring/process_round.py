@@ -64,6 +64,7 @@ class ProcessRound:
     Attributes:
         other_threads: share of the CPU time that other threads used during the timed rounds; 0
             before.
+        stops: how often a CPU quota stopped the process while it measured; 0 before.
         ticks: by method, the tick in µs of the device's clock, as far as times showed it.
 
     Raises:
@@ -85,6 +86,7 @@ class ProcessRound:
         self._units = _set_up(units, copies, workload_of, plan, bench)
         self._hidden = self._hidden_methods()
         self.other_threads = 0.0
+        self.stops = 0
         self.ticks: dict[Method, float] = {}
         once = plan.model_copy(update={"rounds": 1, "profile_rounds": 1, "graph_rounds": 1})
         records = self._records()
@@ -99,9 +101,12 @@ class ProcessRound:
         """
         with no_collection():
             turn = self._bench.around.host_turn if self._times_host() else no_turn
+            around = self._bench.around
             with turn(on_round):
+                before = around.throttling()  # not of the wait, in which others measure
                 records = self._timed(on_round)
             self._profile(self._plan, records)
+            self.stops = around.throttling().since(before).periods
         self.ticks = _ticks(records)
         pairs = zip(self._units, records, strict=True)
         return tuple(value for unit, of_unit in pairs for value in _values(unit.unit, of_unit))

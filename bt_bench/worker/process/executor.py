@@ -195,15 +195,13 @@ class Executor:
                 return None
             case MeasureRound():
                 ready = self._ready_round(task.units, arms)
-                before = self._bench.around.throttling()
                 values = ready.measure(on_round)
-                throttling = self._bench.around.throttling().since(before)
                 return RoundOutcome(
                     values,
                     self._changes(ready.newly_hidden()),
                     ready.other_threads,
                     self._bench.around.telemetry.processes(),
-                    throttling.periods,
+                    ready.stops,
                     ready.ticks,
                 )
             case ReadChanges():

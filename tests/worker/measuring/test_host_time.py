@@ -9,6 +9,7 @@ import pytest
 from support.variants import classes
 from worker.measuring.test_census import workload
 
+from bt_bench.base.limits import Throttling
 from bt_bench.config.spec import CaseSpec
 from bt_bench.results.run.nouns import Quantity
 from bt_bench.results.run.plan import Plan
@@ -31,15 +32,20 @@ class Bench(CpuBench):
     def __init__(self, log):
         super().__init__()
         self._log = log
-        self.around = replace(self.around, host_turn=self._turn)
+        self._stops = 0
+        self.around = replace(
+            self.around, host_turn=self._turn, throttling=lambda: Throttling(self._stops)
+        )
 
     @contextmanager
     def _turn(self, _on_round):
+        self._stops += 5  # of those who have their turn
         self._log.append("begins")
         yield
         self._log.append("ends")
 
     def replay_graphs(self, window, plan, records):
+        self._stops += 1
         self._log.append("graphs")
 
     def census(self, window, plan, records):
@@ -81,6 +87,7 @@ def test_a_process_round_waits_for_its_turn_if_it_times_the_host(quantity, turn,
     log.clear()
     ready.measure(untold)
     assert log == [*turn, "graphs"]
+    assert ready.stops == 1
 
 
 def test_a_calibration_waits_for_its_turn():
