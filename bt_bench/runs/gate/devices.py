@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bt_bench.base.errors import NotComparableError, listed
 from bt_bench.results import Environment, condition_texts, fallback_texts
@@ -22,10 +22,19 @@ def refuse_unlike(environments: Sequence[Environment]) -> None:
         )
 
 
-def devices_facts(environments: Sequence[Environment]) -> Iterator[str]:
-    """Yield a fact on the devices that took the rounds, if there are several."""
-    if len(environments) > 1:
-        names = [each.gpu_label or f"device {at}" for at, each in enumerate(environments, 1)]
+def devices_facts(environments: Sequence[Environment], took: Collection[int]) -> Iterator[str]:
+    """Yield a fact on the devices that took the rounds, if a gate has several.
+
+    Args:
+        environments: of all devices of the gate.
+        took: numbers of those that took rounds; a lost device may have taken none.
+    """
+    if len(environments) == 1 or not took:
+        return
+    names = [environments[at].gpu_label or f"device {at + 1}" for at in sorted(took)]
+    if len(names) == 1:
+        yield f"All rounds were measured on {names[0]}: no other device of this gate took any."
+    else:
         yield (
             f"The rounds were divided among {listed(names)}: each was measured on one of them, "
             "base, head and control in turns."

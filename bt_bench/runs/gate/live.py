@@ -196,7 +196,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
     same = _sameness(request)
     if prepared.expected and not same.proved:
         progress.say(f"this gate takes {prepared.expected}")
-    measured = None
+    measured, took = None, set[int]()
     with ExitStack() as leases:
         with checkers(rounds, progress, equal=same.proved) as workers:
             hello, environments = workers.hello, workers.environments
@@ -219,7 +219,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             source, measured = _timed(
                 request, prepared, timed, hello, environments, progress, apart
             )
-            failures = failures | source.failures
+            failures, took = failures | source.failures, source.devices
             of_devices = [text for each in environments for text in device_warnings(each)]
             own = (*source.warnings, *source.stop_warnings())
             warnings = [*of_devices, *warnings, *own]
@@ -229,7 +229,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
         subject=f"{counted(len(rounds.spec.cases), 'case')} {machine_text(hello.environment)}",
         facts=(
             *limit_facts(hello.environment),
-            *(devices_facts(environments) if timed else ()),
+            *devices_facts(environments, took),
             *judged.facts,
         ),
         warnings=(*judged.warnings, *dict.fromkeys(warnings)),

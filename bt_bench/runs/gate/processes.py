@@ -93,6 +93,9 @@ class ProcessRounds:
         apart: variants that get a process for each arm, and why.
         before: the source whose rounds are taken anew; its failures are not tried again.
 
+    Attributes:
+        devices: numbers of the devices that have taken whole rounds.
+
     Raises:
         UsageError: if not even one worker fits into memory.
     """
@@ -122,6 +125,7 @@ class ProcessRounds:
         self._influences: dict[SeriesKey, list[float]] = {}
         # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
         self._visited = self._stopped = self._timed = 0
+        self.devices: set[int] = set()
         self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
         self.warnings: list[str] = [] if before is None else before.warnings
@@ -185,6 +189,7 @@ class ProcessRounds:
         self._refuse_influence()
         self._orders += [taking.order for taking in taken if taking.left]  # of a lost device
         batch = whole(taken)
+        self.devices |= {each.device for each in batch}
         self._on_batch(batch)
         return batch
 

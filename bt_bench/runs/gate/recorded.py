@@ -81,7 +81,7 @@ def judge_recording(recording: Recording) -> Judged:
         facts=(
             *_revisions(recording),
             *limit_facts(environment),
-            *devices_facts(environments),
+            *devices_facts(environments, {taken.device for taken in rounds}),
             *judged.facts,
         ),
         warnings=(

@@ -455,6 +455,9 @@ def test_several_gpus_come_to_the_verdicts_of_one(tmp_path):
     again = judge_recording(recording)
     assert verdicts(again) == verdicts(serial)
     assert fact in again.facts
+    of_b = [each.model_copy(update={"device": 1}) for each in recording.rounds]
+    lost_a = judge_recording(recording.model_copy(update={"rounds": of_b}))
+    assert lost_a.facts[again.facts.index(fact)].startswith("All rounds were measured on GPU-b: no")
     changed = recording.model_copy(update={"others": []})
     with pytest.raises(ValueError, match=r"rounds\[1\].device is 1; expected one of 1, counted"):
         write_recording(tmp_path / "changed.json", changed)
