@@ -66,7 +66,8 @@ class Crosscheck:
     Args:
         first: the reading that is checked.
         second: the reading that it is checked against.
-        may_be_less: whether the first is of a warmer L2, and so may be less by any amount.
+        may_be_less: whether the first is of a warmer L2, and so may be less by any amount, as long
+            as it is more than its intercept.
     """
 
     first: Reading
@@ -93,7 +94,8 @@ class Crosscheck:
         difference, tolerance = self.difference_us, self.tolerance_us
         if difference is None or tolerance is None:
             return None
-        return difference <= tolerance and (self.may_be_less or difference >= -tolerance)
+        is_plausible = self.may_be_less and (self.first.corrected_us or 0.0) > 0
+        return difference <= tolerance and (is_plausible or difference >= -tolerance)
 
 
 def crosschecks(case: CaseResult, calibration: Calibration | None) -> tuple[Crosscheck, ...]:

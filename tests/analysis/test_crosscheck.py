@@ -76,7 +76,10 @@ def test_tolerance(first_us: float, second_us: float, agrees: bool) -> None:
 
 def test_a_slope_may_be_less_for_its_l2_is_warmer() -> None:
     intercepts = dict.fromkeys(INTERCEPTS, 0.0)
-    for slope_us, gpu_us, agrees in [(3.6, 7.3, True), (7.3, 3.6, False), (7.3, 6.4, True)]:
+    for slope_us, gpu_us, agrees in [
+        *[(3.6, 7.3, True), (7.3, 3.6, False), (7.3, 6.4, True)],
+        *[(0.0, 7.3, False), (0.0, 0.9, True)],  # no kernel ran, or an empty one
+    ]:
         (check,) = _check({SLOPE: slope_us, GPU: gpu_us}, "gather", intercepts=intercepts)
         assert check.agrees is agrees, slope_us
     (check,) = _check({COLD_EVENT: 3.6, COLD_SPAN: 7.3}, "gather", intercepts=intercepts)
