@@ -47,7 +47,7 @@ def origin(monkeypatch, tmp_path) -> Path:
 
 
 def test_the_pages_have_all_figures():
-    """That they are as their folders give them, `make readme-check` sees in each `make check`."""
+    """Compare none with its folder: `make readme-check` does, in each `make check`."""
     text = "".join(page.read_text(encoding="utf-8") for page in readme.PAGES)
     assert [name for name in readme.FIGURES if f"<!-- figures: {name} -->" not in text] == []
 

@@ -90,7 +90,7 @@ def test_tables_are_told_which_rows_a_replay_filled(arm, operation, in_c):
     """Also where a method is C's, which is bound to an object that is not the tables."""
     if in_c:
         if (launcher := native.load("launcher")) is None:
-            pytest.skip("there is no C compiler")
+            pytest.skip("there is no C compiler, so no method is one of C")
         calls = launcher.Calls(arm.variant)
         setattr(arm.variant, operation.method, getattr(calls, operation.method))
     call = arm.driver.call(operation, arm.steps[0])
