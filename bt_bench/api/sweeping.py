@@ -143,7 +143,7 @@ def sweep(
                 results = run_sweep(request, workers[0], Lines(say), places[1:])
             except BaseException as error:
                 error.add_note(
-                    f"bt-bench: the results so far are in {folder.path} and marked as partial; "
+                    f"bt-bench: the results so far are in {folder.path}; "
                     f"bt-bench sweep --resume {folder.path} continues the run"
                 )
                 raise

@@ -324,7 +324,7 @@ def _run(request: SweepRequest, workers: Sequence[Supervisor], again: str) -> li
         except BaseException:
             if request.folder.path.is_dir():
                 folder = request.folder.path
-                say(f"stopped; the results so far are in {folder} and marked as partial.")
+                say(f"stopped; the results so far are in {folder}.")
                 say(f"continue with: {again}")
             else:
                 say(f"stopped; {request.folder.path} was removed, and what was measured with it.")

@@ -80,7 +80,8 @@ def test_options_are_those_of_the_command():
     assert sorted(case.name for case in found.cases) == ["one-requests=1", "one-requests=2"]
     assert found.results[0].plan.rounds == 3
     assert any("calibrating the harness" in line for line in progress)
-    assert [line[:5] for line in progress[-2:]] == ["[1/2]", "[2/2]"]
+    assert [line[:5] for line in progress[-3:-1]] == ["[1/2]", "[2/2]"]
+    assert "writing the tables and the page (2 of 2 cases)" in progress[-1]
 
 
 def test_settings_of_the_project_count_and_variables_do_not(monkeypatch):
@@ -109,7 +110,9 @@ def test_an_interrupted_sweep_keeps_its_results_and_says_where(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught:
         swept(tiny(), out="run")
     (note,) = caught.value.__notes__
-    assert note.endswith("marked as partial; bt-bench sweep --resume run continues the run")
+    assert note.endswith(
+        "the results so far are in run; bt-bench sweep --resume run continues the run"
+    )
     assert Path("run/fused.json").is_file()
 
 

@@ -53,11 +53,12 @@ def test_writes_results_and_prints_tables(config, tmp_path):
     outcome = run_apart("sweep", config, "--out", out, prologue=NO_TORCH + ONE_CHECK)
     assert outcome.code == 0, outcome.err
     first, *phases = outcome.err.splitlines()[:3]
-    cases = outcome.err.splitlines()[3:]
+    *cases, last = outcome.err.splitlines()[3:]
     assert "tiny: 2 cases × 2 operations × 2 variants; loading torch" in first
     assert "calibrating the harness (0 of 4 cases)" in phases[0]
     assert "checking the variants" in phases[1]
     assert [line.split()[0] for line in cases] == [f"[{i}/4]" for i in range(1, 5)]
+    assert "writing the tables and the page" in last
     assert "Gather + slots" in outcome.out
     assert f" compare {out}\n" in outcome.out
     assert sorted(path.name for path in out.iterdir()) == [

@@ -335,7 +335,7 @@ def test_an_interrupted_sweep_is_resumed_with_its_profiles(config, tmp_path, gpu
     monkeypatch.setattr(commands, "InProcess", Interrupted)
     outcome = run("sweep", config, "--out", out, "--profile")
     assert outcome.code == 130
-    assert "marked as partial" in outcome.err
+    assert "the results so far are in" in outcome.err
     assert f"sweep --resume {out} --device cuda --profile\n" in outcome.err
     assert gpu.traced == []
     monkeypatch.setattr(commands, "InProcess", ScriptedGpu)

@@ -241,6 +241,7 @@ def test_everything_that_was_measured_is_stored(sweep):
         "checking one",
         "measuring step/one",
         "measuring",
+        "writing the tables and the page",
     ]
     assert listening.reports == [
         CaseReport("step/one", [], [], 2, StopReason.PRECISE, pytest.approx(0.75), [], [])

@@ -94,6 +94,7 @@ def run_sweep(
         share(devices, [conformance.units, cases], _name, progress.say)
         complete = True
     finally:
+        progress.phase("writing the tables and the page")
         closed = results.close(complete)
     return closed
 
