@@ -36,7 +36,7 @@ from bt_bench.results import (
     SeriesKey,
     launches_in,
 )
-from bt_bench.runs.gate.devices import device_warnings, devices_facts, refuse_unlike
+from bt_bench.runs.gate.devices import device_warnings, devices_facts, lost_warnings, refuse_unlike
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
@@ -222,7 +222,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             failures, took = failures | source.failures, source.devices
             of_devices = [text for each in environments for text in device_warnings(each)]
             own = (*source.warnings, *source.stop_warnings())
-            warnings = [*of_devices, *warnings, *own]
+            gone = lost_warnings(environments, source.lost)
+            warnings = [*of_devices, *gone, *warnings, *own]
     judged = _whole(request, prepared, same, failures, lacking, launched, timed, measured)
     return replace(
         judged,

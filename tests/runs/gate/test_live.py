@@ -19,6 +19,8 @@ from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats.github_format import render_github
+from bt_bench.report.formats.json_format import render_json
+from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.table_format import render_table
 from bt_bench.results.gate.recording import read_recording, write_recording
 from bt_bench.results.run.conditions import Condition, Harm
@@ -28,6 +30,8 @@ from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.trees import Location, Tree
 from bt_bench.runs.leases import leased
 from bt_bench.suites.block_tables import operations as ops
+from bt_bench.worker import WorkerError
+from bt_bench.worker.tasks.tasks import MeasureRound
 
 
 @pytest.fixture(autouse=True)
@@ -461,6 +465,26 @@ def test_several_gpus_come_to_the_verdicts_of_one(tmp_path):
     changed = recording.model_copy(update={"others": []})
     with pytest.raises(ValueError, match=r"rounds\[1\].device is 1; expected one of 1, counted"):
         write_recording(tmp_path / "changed.json", changed)
+
+
+def test_a_gpu_that_was_lost_is_in_the_report_with_the_rounds_that_were_measured_anew(
+    tmp_path, monkeypatch
+):
+    run = fake_rounds.InProcess.run
+
+    def falls_off(worker, task, arms, watcher=None):
+        if isinstance(task, MeasureRound) and worker._setup.device == "GPU-b":
+            raise WorkerError("no GPU\nto run on")
+        return run(worker, task, arms, watcher)
+
+    monkeypatch.setattr(fake_rounds.InProcess, "run", falls_off)
+    judged = run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), Quiet())
+    lost = (
+        "GPU-b was given up, with 3 rounds of it measured anew on another device: no GPU to run on"
+    )
+    assert judged.warnings == (lost,)
+    assert lost in render_json(judged)
+    assert lost in render_md(judged)
 
 
 def test_gpus_of_two_models_are_refused(tmp_path, monkeypatch):

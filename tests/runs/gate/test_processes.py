@@ -229,6 +229,10 @@ def test_rounds_of_a_device_that_falls_off_are_measured_on_the_other(tmp_path):
         "device 2 (GPU-b) is given up: no fresh worker could be started: no GPU to run on: "
         "GPU-b is none; its rounds are measured anew"
     ]
+    assert [(at, each.rounds) for at, each in source.lost.items()] == [(1, 2)]
+    again = source_of(source._request, before=source)
+    assert {taken.device for taken in again.take(2)} == {0}
+    assert (again._progress.said, again.workers, again.lost[1].rounds) == ([], 2, 0)
     assert multiprocessing.active_children() == []
 
 
@@ -241,11 +245,25 @@ def test_a_device_that_is_gone_before_the_next_batch_is_given_up(tmp_path):
     assert source._progress.said[0].startswith("device 1 (GPU-a) is given up: no GPU to run on")
 
 
-def test_without_a_device_rounds_end(tmp_path):
+@pytest.mark.parametrize("devices", [TWO, TWO[:1]])
+def test_without_a_device_rounds_end_and_those_that_were_whole_are_kept(
+    tmp_path, devices, monkeypatch
+):
     lost = {n: {"us": 10.0, "falls_off": gpu} for n, gpu in zip(NAMES, TWO, strict=True)}
-    source = source_of(request_of(tmp_path, base=lost, workers=4, devices=TWO))
+    kept = []
+    request = request_of(tmp_path, base=lost, workers=4, devices=devices)
+    source = source_of(request, on_batch=kept.extend)
+    measure, measured = source._measure, Counter()
+
+    def falls_off_later(worker, crew, names):
+        """The first round of each device is of variants that stay, and so whole."""
+        measured[worker._setup.device] += 1
+        return measure(worker, crew, [] if measured[worker._setup.device] == 1 else names)
+
+    monkeypatch.setattr(source, "_measure", falls_off_later)
     with pytest.raises(WorkerError, match="no GPU to run on"):
         source.take(4)
+    assert {taken.device for taken in kept} == set(range(len(devices)))
     assert multiprocessing.active_children() == []
 
 
