@@ -467,6 +467,18 @@ def test_several_gpus_come_to_the_verdicts_of_one(tmp_path):
         write_recording(tmp_path / "changed.json", changed)
 
 
+def test_the_estimate_counts_the_gpus(tmp_path):
+    def expected(*gpus, metric):
+        request = on_gpus(tmp_path / f"{metric}{len(gpus)}", *gpus)
+        request = replace(request, patterns=(metric,), looks=(1000,), limit=1000, workers=24)
+        words = prepare(request).expected.split()
+        return float(words[1]) * {"hours": 60, "minutes": 1}[words[2]]
+
+    eight = [f"GPU-{number}" for number in range(8)]
+    assert expected(*eight, metric="gpu_us") < 0.7 * expected("GPU-0", metric="gpu_us")
+    assert expected(*eight, metric="host_us") > 0.7 * expected("GPU-0", metric="host_us")
+
+
 def test_a_gpu_that_was_lost_is_in_the_report_with_the_rounds_that_were_measured_anew(
     tmp_path, monkeypatch
 ):
@@ -484,7 +496,7 @@ def test_a_gpu_that_was_lost_is_in_the_report_with_the_rounds_that_were_measured
     )
     assert judged.warnings == (lost,)
     assert lost in render_json(judged)
-    assert lost in render_md(judged)
+    assert lost in " ".join(render_md(judged).split())
 
 
 def test_gpus_of_two_models_are_refused(tmp_path, monkeypatch):
