@@ -115,9 +115,8 @@ class ProcessRounds:
         self._on_batch = on_batch
         first, *others = (resolved(device, hello.device) for device in request.devices)
         self._request = replace(request, device=first, others=tuple(others))
-        self.lost = (
-            {} if before is None else {at: LostDevice(d.why) for at, d in before.lost.items()}
-        )
+        lost = {} if before is None else before.lost
+        self.lost: dict[int, LostDevice] = {at: LostDevice(each.why) for at, each in lost.items()}
         devices = range(len(self._request.devices))
         self._left = [place for place in devices if place not in self.lost]
         self._lock = Lock()  # for the numbers of processes
