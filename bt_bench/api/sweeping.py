@@ -74,11 +74,10 @@ def sweep(
         choose_variants,
         chosen_gpus,
         entered,
-        leased,
         run_sweep,
         settle_sweep,
     )
-    from bt_bench.worker import Supervisor, WorkerSetup, arms_of
+    from bt_bench.worker import Supervisor, WorkerSetup, arms_of, leased
     from bt_bench.worker.process.main import serve
 
     if device is not None and not is_device_choice(device):
@@ -115,7 +114,7 @@ def sweep(
         places = [Place(worker, worker.hello.environment) for worker in workers]
         for each in hellos:
             check_memory(spec, len(entries), each.available_bytes)
-        leases.enter_context(leased([place.environment for place in places]))
+        leases.enter_context(leased([place.environment for place in places], say))
         for place in places:
             check_conditions(place.environment, profiles=bool(spec.plan.profile_rounds))
         if out is not None:

@@ -28,9 +28,8 @@ from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.trees import Location, Tree
-from bt_bench.runs.leases import leased
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker import WorkerError
+from bt_bench.worker import WorkerError, leased
 from bt_bench.worker.tasks.tasks import MeasureRound
 
 
@@ -517,14 +516,14 @@ def test_a_gate_has_its_gpus_to_itself_from_its_checks_to_its_last_round(tmp_pat
             if len(self.phases) > 2:
                 with (
                     pytest.raises(UsageError, match="GPU-b is in use by process"),
-                    leased([environment_of("b")], shared=True),
+                    leased([environment_of("b")], print, shared=True),
                 ):
                     pass
 
     progress = Second()
     run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), progress)
     assert len(progress.phases) > 4
-    with leased([environment_of("a"), environment_of("b")]):
+    with leased([environment_of("a"), environment_of("b")], print):
         with pytest.raises(UsageError, match="GPU-a is in use by process"):
             run_live_gate(on_gpus(tmp_path / "2", "GPU-a"), Quiet())
         with pytest.raises(UsageError, match="--gpus names GPU-c twice"):
