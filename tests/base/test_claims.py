@@ -245,6 +245,29 @@ def test_a_turn_is_waited_for_and_told(claimants, tmp_path, monkeypatch):
     assert not heard[0].is_news
 
 
+_TURNS = """\
+import sys, time
+from pathlib import Path
+from bt_bench.base import claims
+from bt_bench.worker.measuring.host_time import host_turn
+
+claims.FOLDERS = (Path(sys.argv[1]),)
+for _ in range(100):
+    with host_turn(lambda _: None), open(f"{sys.argv[1]}/log", "a") as log:
+        print("a turn", file=log, flush=True)
+        time.sleep(0.05)
+"""
+
+
+def test_who_waits_for_a_turn_comes_before_who_has_just_had_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDERS", (tmp_path,))
+    with subprocess.Popen([sys.executable, "-c", _TURNS, tmp_path]) as greedy:
+        wait_for(lambda: lines(tmp_path))
+        with host_turn(lambda _: None):
+            assert len(lines(tmp_path)) < 40  # one or two, but where this process has to wait
+        greedy.kill()
+
+
 def is_free_for_others(thing, **options):
     """Ask a fork, which has no claim of this process."""
     child = os.fork()
