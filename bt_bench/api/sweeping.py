@@ -167,16 +167,17 @@ def _gpus(given: object) -> str:
     """
     if isinstance(given, str):
         return given
-    are_names = isinstance(given, list | tuple | range) and all(
+    names = [*given] if isinstance(given, list | tuple | range) else []
+    are_known = (
         isinstance(name, str) or (hasattr(name, "__index__") and not isinstance(name, bool))
-        for name in given
+        for name in names
     )
-    if not (are_names and given):
+    if not names or not all(are_known):
         raise UsageError(
             f"--gpus is {shown(given)}; expected all, or a list of indices and UUIDs as "
             "nvidia-smi -L lists them, such as [0, 2]"
         )
-    return ",".join(map(str, given))
+    return ",".join(map(str, names))
 
 
 def _number(value: Any) -> object:

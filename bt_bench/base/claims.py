@@ -88,7 +88,7 @@ class Claim:
     def announce(self) -> bool:
         """Let no further process share the thing, unless one has announced the same.
 
-        The thing is ours as soon as `is_alone` says so.
+        The thing is ours once `is_alone`.
 
         Returns:
             Whether this one has announced it.

@@ -51,7 +51,7 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
 
 
 def _where(recording: Recording) -> Iterator[str]:
-    """Yield the rounds of each device if there are several, and what they share and differ in."""
+    """Yield the rounds of each device if there are several, common facts, and the other ones."""
     environments = [recording.environment, *recording.others]
     texts = [[*describe_environment(each), *_gpu_texts(each)] for each in environments]
     names = [each.gpu_label or f"device {at + 1}" for at, each in enumerate(environments)]

@@ -16,15 +16,15 @@ _POLL_S = 0.1
 
 @contextmanager
 def leased(
-    environments: Sequence[Environment], tell: Callable[[str], None], *, shared: bool = False
+    environments: Sequence[Environment], report: Callable[[str], None], *, shared: bool = False
 ) -> Iterator[None]:
     """Lease the GPUs of some workers for the length of a `with` block.
 
     Args:
         environments: of the workers; the first GPU of each is the one that it uses. Without a GPU,
             or without its UUID, there is nothing to lease.
-        tell: receives a line if it waits for processes that share a GPU, and a warning if processes
-            of other users are not kept off it.
+        report: receives a line if it waits for processes that share a GPU, and a warning where
+            processes of other users are not kept off it.
         shared: whether other processes may share them, since nothing is timed. A process that
             times a GPU has it to itself: it waits some minutes for those that share it, and no
             further one can share it meanwhile.
@@ -36,12 +36,12 @@ def leased(
     refuse_twice(environments)
     uuids = [*filter(None, map(_uuid, environments))]
     if uuids:
-        _warn_of_private_folder(tell)
+        _warn_of_private_folder(report)
     with ExitStack() as stack:
         for uuid in uuids:
             claim = Claim(f"GPU-{uuid}")
             stack.callback(claim.give_back)
-            if not (claim.take(shared=True) if shared else _alone(claim, uuid, tell)):
+            if not (claim.take(shared=True) if shared else _alone(claim, uuid, report)):
                 raise UsageError(
                     f"GPU-{uuid} is in use by process {claim.holder()}; wait for it, or choose "
                     "another GPU by --device or --gpus"
@@ -49,28 +49,28 @@ def leased(
         yield
 
 
-def _alone(claim: Claim, uuid: str, tell: Callable[[str], None]) -> bool:
+def _alone(claim: Claim, uuid: str, report: Callable[[str], None]) -> bool:
     """Wait until nobody shares a GPU any more; return whether it is ours."""
     if not claim.announce():
         return False
-    deadline, is_told = time.monotonic() + _PATIENCE_S, False
+    deadline, is_reported = time.monotonic() + _PATIENCE_S, False
     while not claim.is_alone():
-        if not is_told:
-            tell(
+        if not is_reported:
+            report(
                 f"waiting for GPU-{uuid}, up to {_PATIENCE_S / 60:.0f} minutes: it is shared by "
                 f"process {claim.holder()}; no other command can share it meanwhile"
             )
-            is_told = True
+            is_reported = True
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
     return True
 
 
-def _warn_of_private_folder(tell: Callable[[str], None]) -> None:
+def _warn_of_private_folder(report: Callable[[str], None]) -> None:
     folder, is_common = claims_folder()
     if not is_common:
-        tell(
+        report(
             f"warning: leases of GPUs are in {folder}, where other users can make none: a command "
             "of another user may disturb the times; open it to all users, or mount a folder there "
             "in which all can make files"
