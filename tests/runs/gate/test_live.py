@@ -34,6 +34,13 @@ from bt_bench.worker.tasks.tasks import MeasureRound
 
 
 @pytest.fixture(autouse=True)
+def own_claims(tmp_path, monkeypatch):
+    """Other tests on this host have GPUs of the same names."""
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr("bt_bench.base.claims.FOLDERS", (tmp_path,))
+
+
+@pytest.fixture(autouse=True)
 def in_process(monkeypatch):
     """Workers in this process: that they are processes of their own is tested elsewhere."""
     monkeypatch.setattr("bt_bench.runs.gate.sides.Supervisor", fake_rounds.InProcess)
