@@ -140,6 +140,21 @@ class Driver(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} takes no other contents")
 
+    def take_like(self, first: Any, workload: Any, steps: Sequence[Any]) -> Sequence[Any]:
+        """Put the instance where `take` has put another one of the same variant.
+
+        This method calls `take`; a driver may copy the other instance's state to be quicker.
+
+        Args:
+            first: the driver of that instance, which has run no step since.
+            workload: as given to it.
+            steps: as given to it.
+
+        Returns:
+            As `take`.
+        """
+        return self.take(workload, steps)
+
     def replayed(self, call: Callable[[], object]) -> None:  # noqa: B027  # optional
         """Notify the variant that a captured call was replayed, which it cannot see itself."""
 

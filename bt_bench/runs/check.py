@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -54,12 +54,7 @@ class Outcome:
         return self.reason
 
 
-def check_conformance(
-    runner: Runner,
-    spec: SweepSpec,
-    arms: Sequence[str],
-    watcher: Watcher | None = None,
-) -> Iterator[Outcome]:
+def check_conformance(runner: Runner, spec: SweepSpec, arms: Sequence[str]) -> list[Outcome]:
     """Check every arm on the conformance workloads whose features the cases of a config need.
 
     An arm that crashed its worker is not tried on the remaining workloads.
@@ -68,15 +63,28 @@ def check_conformance(
         runner: runs the tasks.
         spec: the config.
         arms: the variants.
-        watcher: receives the progress.
+
+    Returns:
+        The outcomes, in the order of workloads, variants and operations.
     """
-    tasks = _conformance(spec, all_features=False)
-    remaining = list(arms)
-    for done, task in enumerate(tasks):
-        if watcher is not None:
-            watcher.round(RoundProgress(done, len(tasks), "conformance workloads"))
-        found, remaining = _checked(runner, task, remaining, watcher)
-        yield from found
+    outcomes: list[Outcome] = []
+    checks = conformance_checks(spec, arms, outcomes.append)
+    for unit in checks.units:
+        checks.do(runner, unit)
+    return outcomes
+
+
+def conformance_checks(
+    spec: SweepSpec, arms: Sequence[str], on_outcome: Callable[[Outcome], None]
+) -> Checks:
+    """Return the checks on the conformance workloads whose features the cases of a config need.
+
+    Args:
+        spec: the config.
+        arms: the variants.
+        on_outcome: called with each outcome, in the order of workloads, variants and operations.
+    """
+    return Checks(_conformance(spec, all_features=False), arms, on_outcome)
 
 
 def check_spec(
@@ -108,9 +116,9 @@ def check_spec(
     """
     tasks: list[_Check] = list(_conformance(spec, all_features=True))
     tasks += [CheckCase(case, tuple(spec.operations)) for case in spec.cases]
-    checks = _Checks(len(tasks), arms, on_outcome, report)
-    devices = [_Checker(place, checks) for place in places]
-    left = share(devices, list(enumerate(tasks)), lambda unit: unit[1].title, warn)
+    checks = Checks(tasks, arms, on_outcome)
+    devices = [_Checker(place, checks, report) for place in places]
+    left = share(devices, [checks.units], lambda unit: unit.task.title, warn)
     kept = [device for device in devices if device in left]
     for device in kept:
         if device.is_replaced and len(devices) > 1:
@@ -122,64 +130,71 @@ def check_spec(
 _Check = CheckConformance | CheckCase
 
 
-class _Checks:
-    """The outcomes of all workloads, which devices find in any order.
+@dataclass(frozen=True)
+class CheckUnit:
+    """The check of one workload.
 
     Args:
-        total: number of workloads.
+        index: place of the workload among all.
+        task: the check.
+    """
+
+    index: int
+    task: _Check
+
+
+class Checks:
+    """Checks of arms on workloads, which devices do in any order.
+
+    Args:
+        tasks: a check of each workload.
         arms: the variants.
-        on_outcome: called with each outcome, in the order of the workloads.
-        report: called with the progress, in words.
+        on_outcome: called with each outcome, in the order of workloads, variants and operations.
     """
 
     def __init__(
-        self,
-        total: int,
-        arms: Sequence[str],
-        on_outcome: Callable[[Outcome], None],
-        report: Callable[[str], None],
+        self, tasks: Sequence[_Check], arms: Sequence[str], on_outcome: Callable[[Outcome], None]
     ) -> None:
-        self._total = total
+        self.units = [CheckUnit(index, task) for index, task in enumerate(tasks)]
         self._arms = arms
         self._on_outcome = on_outcome
-        self._report = report
-        self._found: dict[int, tuple[_Check, Sequence[Outcome]]] = {}
+        self._found: dict[int, Sequence[Outcome]] = {}
         self._told = 0  # workloads whose outcomes were passed on
         self._crashed: dict[str, int] = {}  # by variant, its first conformance workload
         self._lock = Lock()
 
-    def tell(self, activity: str) -> None:
-        """Report what a device is at, and how many workloads are done."""
-        self._report(f"{activity}: {len(self._found)} of {self._total} workloads checked")
+    @property
+    def done(self) -> int:
+        """Return how many workloads are checked."""
+        return len(self._found)
 
-    def arms_of(self, index: int, task: _Check) -> list[str]:
-        """Return the variants to check on a workload, by the crashes that are known so far."""
-        return [arm for arm in self._arms if self._counts(arm, index, task)]
+    def do(self, runner: Runner, unit: CheckUnit, watcher: Watcher | None = None) -> None:
+        """Check the arms on a workload, and pass on the outcomes that are next.
 
-    def add(self, index: int, task: _Check, found: Sequence[Outcome], left: Sequence[str]) -> None:
-        """Add the outcomes of a workload, and pass on those that are next.
+        An arm that has crashed on an earlier conformance workload is left out.
 
         Args:
-            index: of the workload.
-            task: its check.
-            found: the outcomes.
-            left: variants that did not crash.
+            runner: runs the task.
+            unit: the workload.
+            watcher: receives the progress.
         """
+        arms = [arm for arm in self._arms if self._counts(arm, unit)]
+        found, left = _checked(runner, unit.task, arms, watcher)
         with self._lock:
-            if isinstance(task, CheckConformance):
-                for arm in {outcome.variant for outcome in found}.difference(left):
-                    self._crashed[arm] = min(index, self._crashed.get(arm, index))
-            self._found[index] = task, found
+            if isinstance(unit.task, CheckConformance):
+                for arm in set(arms).difference(left):
+                    self._crashed[arm] = min(unit.index, self._crashed.get(arm, unit.index))
+            self._found[unit.index] = found
             while self._told in self._found:
-                next_task, outcomes = self._found[self._told]
-                for outcome in outcomes:
-                    if self._counts(outcome.variant, self._told, next_task):
+                for outcome in self._found[self._told]:
+                    if self._counts(outcome.variant, self.units[self._told]):
                         self._on_outcome(outcome)
                 self._told += 1
 
-    def _counts(self, arm: str, index: int, task: _Check) -> bool:
+    def _counts(self, arm: str, unit: CheckUnit) -> bool:
         """Return whether a variant has not crashed on an earlier conformance workload."""
-        return isinstance(task, CheckCase) or self._crashed.get(arm, index) >= index
+        is_case = isinstance(unit.task, CheckCase)
+        return is_case or self._crashed.get(arm, unit.index) >= unit.index
 
 
 @dataclass(eq=False)
@@ -188,12 +203,14 @@ class _Checker:
 
     Args:
         place: the device.
-        checks: receives the outcomes.
+        checks: of all workloads.
+        report: called with the progress, in words.
         is_replaced: whether its first worker had to be replaced.
     """
 
     place: Place
-    checks: _Checks
+    checks: Checks
+    report: Callable[[str], None]
     is_replaced: bool = False
 
     @property
@@ -203,18 +220,20 @@ class _Checker:
     def begin(self) -> None:
         """Do nothing: no workload needs another."""
 
-    def do(self, unit: tuple[int, _Check]) -> None:
+    def do(self, unit: CheckUnit) -> None:
         """Check all variants on a workload."""
-        index, task = unit
-        steps = _Steps(f"checking {task.title}", self.checks.tell)
-        self.checks.tell(steps.activity)
-        arms = self.checks.arms_of(index, task)
-        self.checks.add(index, task, *_checked(self.place.runner, task, arms, steps))
+        steps = _Steps(f"checking {unit.task.title}", self._tell)
+        self._tell(steps.activity)
+        self.checks.do(self.place.runner, unit, steps)
         self.is_replaced |= steps.is_replaced
 
     def abandon(self) -> None:
         """See `Device`."""
         self.place.runner.abandon()
+
+    def _tell(self, activity: str) -> None:
+        checks = self.checks
+        self.report(f"{activity}: {checks.done} of {len(checks.units)} workloads checked")
 
 
 @dataclass

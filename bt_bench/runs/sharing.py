@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from threading import Condition
 from typing import Generic, Protocol, TypeVar
 
 from bt_bench.base import one_line
@@ -66,18 +67,19 @@ class Device(Protocol[UnitT_contra]):
 
 def share(
     devices: Sequence[Device[UnitT]],
-    units: Sequence[UnitT],
+    stages: Sequence[Sequence[UnitT]],
     name_of: Callable[[UnitT], str],
     warn: Callable[[str], None],
 ) -> list[Device[UnitT]]:
     """Have devices do units at once, each of which takes the next unit when it has done one.
 
-    A device that is lost gives its unit back, for another one to do from its beginning. If anything
-    else ends one device, all others are abandoned.
+    A stage begins when all units of the one before are done. A device that is lost gives its unit
+    back, for another one to do from its beginning. If anything else ends one device, all others are
+    abandoned.
 
     Args:
         devices: all of them; a single one works in this thread.
-        units: in the order of taking.
+        stages: the units of each, in the order of taking.
         name_of: returns the name of a unit in messages.
         warn: receives a message for each device that is given up.
 
@@ -87,8 +89,8 @@ def share(
     Raises:
         WorkerError: if no device is left, or if a unit has ended two.
     """
-    queue = deque(units)
-    left = [_Lane(device, queue) for device in devices]
+    queues = _Queues(stages)
+    left = [_Lane(device, queues) for device in devices]
     if len(left) == 1:
         left[0].work()
         return [*devices]
@@ -101,42 +103,88 @@ def share(
             raise error
         if unit is not None:
             given_back.append(unit)
-            queue.append(unit)
             what = f"; another device takes {name_of(unit)}"
         warn(f"{lane.device.name} is given up: {one_line(str(error))}{what}")
+        if unit is not None:
+            queues.give_back(unit)
 
     with ThreadPoolExecutor(len(left)) as pool:  # a worker ends with the thread that started it
-        at_once(pool, {lane: lane.work for lane in left}, is_lost, devices)
-        while queue:  # a unit was given back when the others had done all
-            at_once(pool, {lane: lane.work for lane in left}, is_lost, devices)
+        at_once(pool, {lane: lane.work for lane in left}, is_lost, [queues, *devices])
     return [lane.device for lane in left]
 
 
+class _Queues(Generic[UnitT]):
+    """The units of several stages, which devices take.
+
+    Args:
+        stages: the units of each, in the order of taking.
+    """
+
+    def __init__(self, stages: Sequence[Sequence[UnitT]]) -> None:
+        self._later = deque(stages)
+        self._now: deque[UnitT] = deque()
+        self._under_way = 0
+        self._is_open = True
+        self._changed = Condition()
+
+    def take(self) -> UnitT | None:
+        """Return the next unit, `None` when all are done or abandoned.
+
+        It waits while others do the last units of a stage: one of these may be given back.
+        """
+        with self._changed:
+            while self._is_open and not self._now:
+                if self._under_way:
+                    self._changed.wait()
+                elif self._later:
+                    self._now.extend(self._later.popleft())
+                else:
+                    return None
+            if not self._is_open:
+                return None
+            self._under_way += 1
+            return self._now.popleft()
+
+    def is_done(self) -> None:
+        """Count a unit as done."""
+        with self._changed:
+            self._under_way -= 1
+            self._changed.notify_all()
+
+    def give_back(self, unit: UnitT) -> None:
+        """Let another device take a unit."""
+        with self._changed:
+            self._now.append(unit)
+            self._under_way -= 1
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Let no device take or wait for a unit."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+
+
 class _Lane(Generic[UnitT]):
-    """A device with the queue that it takes units from.
+    """A device with the queues that it takes units from.
 
     Attributes:
         taken: the unit that it has not finished, if any.
     """
 
-    def __init__(self, device: Device[UnitT], queue: deque[UnitT]) -> None:
+    def __init__(self, device: Device[UnitT], queues: _Queues[UnitT]) -> None:
         self.device = device
         self.taken: UnitT | None = None
-        self._queue = queue
-        self._has_begun = False
+        self._queues = queues
 
     def work(self) -> None:
         """Take units until none is left."""
-        if not self._has_begun:
-            self.device.begin()
-            self._has_begun = True
-        while self._queue:
-            try:
-                self.taken = self._queue.popleft()
-            except IndexError:  # another device was faster
-                return
-            self.device.do(self.taken)
+        self.device.begin()
+        while (unit := self._queues.take()) is not None:
+            self.taken = unit
+            self.device.do(unit)
             self.taken = None
+            self._queues.is_done()
 
 
 class CanBeAbandoned(Protocol):

@@ -132,7 +132,7 @@ def test_an_interrupted_sweep_keeps_its_results_and_says_where(monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs_sweep, "check_conformance", interrupt)
+    monkeypatch.setattr(runs_sweep, "conformance_checks", interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
         swept(tiny(), out="run")
     (note,) = caught.value.__notes__

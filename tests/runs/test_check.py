@@ -12,7 +12,7 @@ from support.fake_gpus import environment_of
 
 from bt_bench.config.load import load_config
 from bt_bench.results import CheckReport, Reason, ReasonCode
-from bt_bench.runs.check import Outcome, check_conformance, check_spec
+from bt_bench.runs.check import Outcome, check_spec
 from bt_bench.runs.sharing import Place
 from bt_bench.worker import (
     CheckCase,
@@ -22,23 +22,6 @@ from bt_bench.worker import (
     RoundProgress,
     WorkerError,
 )
-
-
-def test_conformance_says_how_many_of_its_workloads_are_done(tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    spec = load_config(tmp_path / "tiny.yaml")
-    told, ran = [], []
-
-    def run(task, arms, watcher):
-        ran.append(task.workload)
-        return Finished({}, {})
-
-    watcher = SimpleNamespace(round=told.append)
-    assert list(check_conformance(SimpleNamespace(run=run), spec, [], watcher)) == []
-    assert len(ran) > 3
-    assert {each.what for each in told} == {"conformance workloads"}
-    assert [(each.done, each.rounds) for each in told] == [(n, len(ran)) for n in range(len(ran))]
-
 
 ARMS = ["first", "second", "third"]
 CRASHED = Reason(code=ReasonCode.CRASHED, message="signal 11")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 from support.fake_gpus import (
@@ -25,13 +25,14 @@ from support.fake_gpus import (
 )
 
 from bt_bench.base.errors import UsageError
-from bt_bench.results import RunFolder, VariantResult, read_run
+from bt_bench.results import Reason, ReasonCode, RunFolder, VariantResult, read_run
+from bt_bench.runs.check import conformance_checks
 from bt_bench.runs.progress import Lines
 from bt_bench.runs.sharing import Place
 from bt_bench.runs.sweep import SweepRequest, run_sweep
 from bt_bench.worker.tasks.outcome import RoundProgress
 from bt_bench.worker.tasks.runner import Finished, WorkerError
-from bt_bench.worker.tasks.tasks import Calibrate, MeasureCase
+from bt_bench.worker.tasks.tasks import Calibrate, CheckConformance, MeasureCase
 
 A, B = "aaaaaaaa-0000", "bbbbbbbb-0000"
 
@@ -52,6 +53,8 @@ class FakeRunner:
         self._after, self._is_abandoned = after, False
 
     def run(self, task, arms, watcher=None):
+        if isinstance(task, CheckConformance):
+            return self._conformed(task, arms)
         if isinstance(task, MeasureCase):
             if self._after is not None:
                 assert self._after.lost.wait(20)
@@ -69,15 +72,63 @@ class FakeRunner:
             watcher.round(RoundProgress(0, 1, "waits for a turn", is_news=True))
         return Finished(done(task, arms), {})
 
+    def _conformed(self, task, arms):
+        return Finished(done(task, arms), {})
+
     def abandon(self):
         self._is_abandoned = True
+
+
+class Conforming(FakeRunner):
+    """A device that waits at its first conformance workload until another is at one, too.
+
+    Args:
+        log: of both devices: conformance workloads that are done, and measurements.
+        meeting: of both devices.
+        is_lost: whether it is lost then.
+        crashing: whether its first workload finds that `fused` crashes.
+    """
+
+    def __init__(self, log, meeting, *, is_lost=False, crashing=False):
+        super().__init__()
+        self.conformed, self._log, self._meeting = [], log, meeting
+        self._is_lost, self._crashing = is_lost, crashing
+
+    def _conformed(self, task, arms):
+        if not self.conformed:
+            self._meeting.wait(20)
+            if self._is_lost:
+                raise WorkerError("it fell off")
+        failed = {}
+        if self._crashing and not self.conformed and "fused" in arms:
+            failed = {"fused": Reason(code=ReasonCode.CRASHED, message="signal 11")}
+        self.conformed.append(task.workload)
+        self._log.append(task.workload)
+        return Finished(done(task, arms), failed)
+
+    def run(self, task, arms, watcher=None):
+        if isinstance(task, MeasureCase):
+            self._log.append((task.title, *arms))
+        return super().run(task, arms, watcher)
+
+
+class Watched(Lines):
+    """Progress as lines, of which one more function sees the rounds."""
+
+    def __init__(self, write, watch):
+        super().__init__(write)
+        self._watch = watch
+
+    def round(self, progress):
+        self._watch(progress)
+        super().round(progress)
 
 
 @pytest.fixture
 def sweep(tmp_path):
     """Sweeps on devices of these UUIDs, into one folder; returns the results and what was said."""
 
-    def go(runners, count=6, folder=None):
+    def go(runners, count=6, folder=None, watch=lambda _: None):
         folder = RunFolder(folder or tmp_path / "run")
         folder.path.mkdir(exist_ok=True)
         places = [Place(runner, environment_of(uuid)) for uuid, runner in runners.items()]
@@ -85,8 +136,9 @@ def sweep(tmp_path):
             make_spec(count), entries_in(tmp_path), places[0].environment, folder, ["bt-bench"]
         )
         said: list[str] = []
+        lines = Watched(said.append, watch)
         try:
-            return run_sweep(request, places[0].runner, Lines(said.append), places[1:]), said
+            return run_sweep(request, places[0].runner, lines, places[1:]), said
         finally:
             go.said = said
 
@@ -125,6 +177,44 @@ def test_all_operations_of_a_case_are_of_one_device(sweep):
     results, _ = sweep({A: FakeRunner(), B: FakeRunner()}, 12)
     for result in results:
         assert len({(case.case, case.part) for case in result.cases}) == 12
+
+
+def names_of_conformance() -> list[str]:
+    log: list[str] = []
+    checks = conformance_checks(make_spec(1), ARMS, lambda outcome: log.append(outcome.workload))
+    for unit in checks.units:
+        checks.do(FakeRunner(), unit)
+    return [name.removeprefix("conformance:") for name in dict.fromkeys(log)]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_devices_share_the_conformance_workloads_and_no_case_comes_before_all(sweep, is_lost):
+    """A workload that a device was lost with is checked by another one."""
+    log, meeting = [], Barrier(2)
+    both = [Conforming(log, meeting, is_lost=is_lost), Conforming(log, meeting)]
+    results, _ = sweep(dict(zip((A, B), both, strict=True)))
+    names = names_of_conformance()
+    assert len(names) > 3
+    assert sorted(log[: len(names)]) == sorted(names), "each once, before all cases"
+    assert [bool(each.conformed) for each in both] == [not is_lost, True]
+    assert all(result.complete for result in results)
+
+
+def test_a_variant_that_fails_on_one_device_is_run_on_none(sweep):
+    log, meeting = [], Barrier(2)
+    crashing = Conforming(log, meeting, crashing=True)
+    _, said = sweep({A: crashing, B: Conforming(log, meeting)})
+    measured = [arms for _, *arms in (each for each in log if isinstance(each, tuple))]
+    assert measured == [["baseline"]] * 12
+    assert sum("fused: FAILED, and so will all of its cases" in line for line in said) == 1
+
+
+def test_a_sweep_says_how_many_conformance_workloads_are_done(sweep):
+    told = []
+    sweep({A: FakeRunner()}, watch=told.append)
+    told = [each for each in told if each.what == "conformance workloads"]
+    count = len(names_of_conformance())
+    assert [(each.done, each.rounds) for each in told] == [(n, count) for n in range(count)]
 
 
 def test_a_lost_device_gives_its_case_back(sweep):

@@ -6,7 +6,7 @@ Everything that needs a device is done by a `Runner`: this module imports neithe
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Operation
@@ -17,13 +17,13 @@ from bt_bench.results import (
     condition_texts,
     fallback_texts,
 )
-from bt_bench.runs.check import check_conformance
+from bt_bench.runs.check import Checks, CheckUnit, Outcome, conformance_checks
 from bt_bench.runs.progress import Progress
 from bt_bench.runs.sharing import Place, share
 from bt_bench.runs.sweep.cases import CaseSweep
 from bt_bench.runs.sweep.request import SweepRequest, write_plan
 from bt_bench.runs.sweep.results import Results
-from bt_bench.worker import Noticing, Runner
+from bt_bench.worker import Noticing, RoundProgress, Runner
 
 _Case = tuple[CaseSpec, list[Operation]]  # a case, and its operations in the order of measuring
 
@@ -36,8 +36,9 @@ def run_sweep(
     Cases, and the operations of a case, are taken in random order; drift of the machine then hits
     all kinds of them. Results are in the config's order.
 
-    Several devices each take the next case when they have measured one. A device that is lost gives
-    its case back, for another one to measure from its beginning.
+    Several devices share the conformance workloads, and then each take the next case when they have
+    measured one. A device that is lost gives its case back, for another one to measure from its
+    beginning.
 
     Args:
         request: the sweep.
@@ -65,13 +66,32 @@ def run_sweep(
         (case, rng.sample(spec.operations, len(spec.operations)))
         for case in rng.sample(spec.cases, len(spec.cases))
     ]
-    devices = [
-        _Device(request, results, place.runner, part, progress, is_alone=not others)
-        for place, part in zip(places, results.parts, strict=True)
-    ]
+    failures: dict[str, Reason] = {}
+
+    def note(outcome: Outcome) -> None:
+        if outcome.failure is not None and outcome.variant not in failures:
+            failures[outcome.variant] = outcome.failure
+            progress.say(
+                f"{outcome.variant}: FAILED, and so will all of its cases, which are not run: "
+                f"{outcome.failure.code}: {outcome.failure.message}"
+            )
+
     complete = False
     try:
-        share(devices, cases, lambda unit: unit[0].name, progress.say)
+        conformance = conformance_checks(spec, request.arms, note)
+        devices = [
+            _Device(
+                request,
+                results,
+                place.runner,
+                part,
+                progress if not others else progress.of(results.name(part)),
+                conformance,
+                failures,
+            )
+            for place, part in zip(places, results.parts, strict=True)
+        ]
+        share(devices, [conformance.units, cases], _name, progress.say)
         complete = True
     finally:
         closed = results.close(complete)
@@ -82,6 +102,10 @@ def _warnings(environment: Environment) -> Sequence[str]:
     return (*condition_texts(environment.conditions), *fallback_texts(environment.helpers))
 
 
+def _name(unit: _Case | CheckUnit) -> str:
+    return unit.task.title if isinstance(unit, CheckUnit) else unit[0].name
+
+
 class _Device:
     """One device of a sweep.
 
@@ -90,8 +114,9 @@ class _Device:
         results: stores its cases.
         runner: has the variants and the device.
         part: the part of the results that its cases are of.
-        progress: receives the progress of the sweep.
-        is_alone: whether the sweep has no other device.
+        progress: receives its progress.
+        conformance: the checks before all cases, which the devices share.
+        failures: of variants, by these checks.
     """
 
     def __init__(
@@ -101,24 +126,39 @@ class _Device:
         runner: Runner,
         part: int | None,
         progress: Progress,
-        *,
-        is_alone: bool,
+        conformance: Checks,
+        failures: Mapping[str, Reason],
     ) -> None:
         self.name = results.name(part)
         self._request = request
         self._results = results
         self.runner = Noticing(runner, results.note)
         self._part = part
-        self._progress = progress if is_alone else progress.of(self.name)
-        self._failures: dict[str, Reason] = {}  # of variants, before any case
+        self._progress = progress
+        self._conformance = conformance
+        self._failures = failures
 
-    def do(self, unit: _Case) -> None:
-        """Measure a case, unless the results have it already.
+    def begin(self) -> None:
+        """Calibrate."""
+        progress = self._progress
+        if not self._results.is_calibrated(self._part):
+            progress.phase("calibrating the harness")
+            self._results.calibrate(self.runner, self._part, progress)
+        progress.phase("checking the variants on the conformance workloads")
+
+    def do(self, unit: _Case | CheckUnit) -> None:
+        """Check a conformance workload, or measure a case, unless the results have it already.
 
         Raises:
             WorkerError: if the device is gone.
             UsageError: for a case that cannot be built, or results that cannot be written.
         """
+        if isinstance(unit, CheckUnit):
+            checks = self._conformance
+            total = len(checks.units)
+            self._progress.round(RoundProgress(checks.done, total, "conformance workloads"))
+            checks.do(self.runner, unit, self._progress)
+            return
         case, operations = unit
         missing = self._results.missing(case.name, operations, self._part)
         if missing:
@@ -129,21 +169,3 @@ class _Device:
     def abandon(self) -> None:
         """See `Device`."""
         self.runner.abandon()
-
-    def begin(self) -> None:
-        """Calibrate, and look for variants that fail on the conformance workloads."""
-        progress = self._progress
-        if not self._results.is_calibrated(self._part):
-            progress.phase("calibrating the harness")
-            self._results.calibrate(self.runner, self._part, progress)
-        progress.phase("checking the variants on the conformance workloads")
-        failures = self._failures
-        for outcome in check_conformance(
-            self.runner, self._request.spec, self._request.arms, progress
-        ):
-            if outcome.failure is not None and outcome.variant not in failures:
-                failures[outcome.variant] = outcome.failure
-                progress.say(
-                    f"{outcome.variant}: FAILED, and so will all of its cases, which are not run: "
-                    f"{outcome.failure.code}: {outcome.failure.message}"
-                )

@@ -58,6 +58,7 @@ class InputDriver(Driver):
         else:
             tables.restore(start)
         self._start = start
+        self._other: TableState | None = None  # of the tables, after the setup of other contents
 
     @classmethod
     def like(
@@ -83,6 +84,7 @@ class InputDriver(Driver):
         """See the base class."""
         self.variant.tables.restore(self._start)
         self.requests.forget()
+        self._other = None
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
         """Put the requests into the state of the step, as kernels of the engine have done.
@@ -114,12 +116,19 @@ class InputDriver(Driver):
     def take(self, workload: InputWorkload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
         set_up_again(self.variant.tables, self._start, workload.setup)
+        self._other = self.variant.tables.snapshot()
         self.requests.forget()
-        taken = []
-        for inputs, step in zip(steps, workload.steps, strict=True):
-            appends = tuple(map(copied, step.appends))
-            taken.append(replace(inputs, appends=appends, batched=inputs.batched.of(appends)))
-        return taken
+        return _other_steps(workload, steps)
+
+    def take_like(
+        self, first: InputDriver, workload: InputWorkload, steps: Sequence[StepInputs]
+    ) -> Sequence[StepInputs]:
+        """See the base class: the tables are copied, as in block tables."""
+        if first._other is None:
+            return self.take(workload, steps)
+        self.variant.tables.restore(first._other)
+        self.requests.forget()
+        return _other_steps(workload, steps)
 
     def outputs(self) -> Mapping[str, torch.Tensor]:
         """See the base class: the persistent buffers, tables and slots, whole."""
@@ -164,3 +173,11 @@ class InputDriver(Driver):
     def differences_of(cls, variant: type[Any]) -> list[str]:
         """See the base class."""
         return sorted(differences_of(variant))
+
+
+def _other_steps(workload: InputWorkload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
+    taken = []
+    for inputs, step in zip(steps, workload.steps, strict=True):
+        appends = tuple(map(copied, step.appends))
+        taken.append(replace(inputs, appends=appends, batched=inputs.batched.of(appends)))
+    return taken

@@ -60,6 +60,7 @@ class TableDriver(Driver):
         else:
             self.tables.restore(start)
         self._start = start
+        self._other: TableState | None = None  # after the setup of other contents
 
     @classmethod
     def like(
@@ -85,6 +86,7 @@ class TableDriver(Driver):
     def rewind(self) -> None:
         """See the base class."""
         self.tables.restore(self._start)
+        self._other = None
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
         """Apply staged writes before an operation that reads the tables without applying them."""
@@ -113,10 +115,17 @@ class TableDriver(Driver):
     def take(self, workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
         set_up_again(self.tables, self._start, workload.setup)
-        return [
-            replace(inputs, appends=tuple(map(copied, step.appends)))
-            for inputs, step in zip(steps, workload.steps, strict=True)
-        ]
+        self._other = self.tables.snapshot()
+        return _other_steps(workload, steps)
+
+    def take_like(
+        self, first: TableDriver, workload: Workload, steps: Sequence[StepInputs]
+    ) -> Sequence[StepInputs]:
+        """See the base class: staging all owned blocks takes far longer than copying tables."""
+        if first._other is None:
+            return self.take(workload, steps)
+        self.tables.restore(first._other)
+        return _other_steps(workload, steps)
 
     def replayed(self, call: Callable[[], object]) -> None:
         """Set `num_dirty_rows` after the replay of a gather: tables do not see which rows it fills.
@@ -143,3 +152,10 @@ class TableDriver(Driver):
     def differences_of(cls, variant: type[Any]) -> list[str]:
         """See the base class."""
         return sorted(differences_of(variant))
+
+
+def _other_steps(workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
+    return [
+        replace(inputs, appends=tuple(map(copied, step.appends)))
+        for inputs, step in zip(steps, workload.steps, strict=True)
+    ]

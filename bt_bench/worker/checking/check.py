@@ -131,13 +131,15 @@ def verify_timed(
 
     subjects = [Subject(arm.name, operation.path, device) for arm in arms]
     ready: list[tuple[Subject, str, Sequence[Any]]] = []
+    taken: dict[str, Arm] = {}  # of each variant, the first arm with the other contents
     for subject, arm in zip(subjects, arms, strict=True):
         if through is not None:
             subject.through = through(arm, partial(spoil, subject))
         place = where(arm)
-        inputs = subject.resume(f"{place}, set-up", trial, arm, other, steps)
+        inputs = subject.resume(f"{place}, set-up", trial, arm, other, steps, taken.get(arm.name))
         if inputs is not None:
             ready.append((subject, place, inputs))
+            taken.setdefault(arm.name, arm)
     for index in range(trial.num_steps):
         expected = trial.expect(index)
         for subject, place, inputs in ready:

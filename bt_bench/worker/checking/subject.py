@@ -83,7 +83,13 @@ class Subject:
         self.attempt(where, set_up)
 
     def resume(
-        self, where: str, trial: Trial, arm: Arm, other: Any | None, steps: Sequence[Any]
+        self,
+        where: str,
+        trial: Trial,
+        arm: Arm,
+        other: Any | None,
+        steps: Sequence[Any],
+        first: Arm | None = None,
     ) -> Sequence[Any] | None:
         """Rewind an arm that is being timed, and check it as this subject.
 
@@ -93,6 +99,7 @@ class Subject:
             arm: the arm, in any state.
             other: a workload with other contents for it to take; `None`: it keeps its own.
             steps: the inputs that are timed.
+            first: another arm of the same variant that has taken these contents just now.
 
         Returns:
             The inputs of its steps; `None` if it has failed.
@@ -102,7 +109,9 @@ class Subject:
         def rewind() -> None:
             nonlocal inputs
             arm.rewind()
-            if other is not None:
+            if other is not None and first is not None:
+                inputs = arm.driver.take_like(first.driver, other, steps)
+            elif other is not None:
                 inputs = arm.driver.take(other, steps)
             self._of_trial = trial.resume(arm.driver)
 

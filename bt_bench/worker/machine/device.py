@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
+# Of torch on the CPU, beside a GPU. Checks are no slower than with all cores. With 32 threads each,
+# two workers of a host with 32 cores slowed each other's checks down by a factor of three: threads
+# spin while they wait for work.
+MOST_THREADS = 4
+
 
 def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKind:
     """Resolve `auto`, hide the GPUs that were not chosen, and have Triton interpret on the CPU.
@@ -37,6 +42,7 @@ def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKin
             no GPU has, naming the indices there are; for a UUID that CUDA does not find.
     """
     _detach_profilers()
+    given = "OMP_NUM_THREADS" in os.environ
     _bound_threads()
     index, uuid = gpu_index(choice), gpu_uuid(choice)
     if uuid is not None:
@@ -51,6 +57,8 @@ def choose_device(choice: DeviceChoice, *, interprets: bool = True) -> DeviceKin
                 "TRITON_INTERPRET is set, which makes Triton interpret kernels on the CPU; "
                 "unset it, or pass --device cpu"
             )
+        if not given:
+            _spare_cores()
         return "cuda"
     if choice not in ("auto", "cpu"):
         raise UsageError(f"no GPU to run on: {missing}; expected a CUDA device")
@@ -80,6 +88,13 @@ def _bound_threads() -> None:
     cores = cores_here()
     if cores < affine_cores() and "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(cores)
+
+
+def _spare_cores() -> None:
+    """Give torch few threads beside a GPU."""
+    import torch
+
+    torch.set_num_threads(min(torch.get_num_threads(), MOST_THREADS))
 
 
 def _what_cuda_lacks() -> str | None:

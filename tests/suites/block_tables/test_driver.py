@@ -11,6 +11,7 @@ from bt_bench.suites.block_tables.workloads.assemble import step_of_requests
 from bt_bench.suites.block_tables.workloads.steps import Append
 from bt_bench.suites.block_tables.workloads.workload import Workload
 from bt_bench.variants.catalogue import find_variants, load_apart
+from bt_bench.worker.checking.check import verify_timed
 from bt_bench.worker.measuring.case import build_instances
 from bt_bench.worker.measuring.methods.interpreter import count_launches
 from bt_bench.worker.tasks.arm import Arm
@@ -82,6 +83,17 @@ def test_only_the_first_instance_of_a_variant_is_staged(device, monkeypatch):
     for arm in instances:
         arm.rewind()
     assert first_blocks() == [3, 3, 3]
+
+    # Other contents, too; they differ from its own, and from the ones before.
+    seen = set()
+    steps = inputs_on(device, workload)
+    for _ in range(2):
+        staged.clear()
+        assert verify_timed(instances, steps, workload, ops.STEP, device) == {}
+        blocks = {int(each) for (ids,) in staged for each in ids}
+        assert len(staged) == 1, "steps are staged by append_many"
+        assert not blocks & seen
+        seen |= blocks | {3, 7}
 
 
 @pytest.mark.parametrize("in_c", [False, True])

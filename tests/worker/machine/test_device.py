@@ -155,3 +155,26 @@ def test_torch_gets_as_many_threads_as_a_quota_allows(machine, cores, given, thr
         machine.delenv("OMP_NUM_THREADS")
     choose_device("cuda")
     assert os.environ.get("OMP_NUM_THREADS") == threads
+
+
+@pytest.mark.parametrize(
+    ("choice", "given", "of_torch", "threads"),
+    [
+        ("cuda", None, 32, 4),
+        (UUID, None, 32, 4),
+        ("cuda:1", None, 32, 4),
+        ("cuda", None, 2, 2),
+        ("cuda", "32", 32, 32),
+        ("cpu", None, 32, 32),
+    ],
+)
+def test_workers_beside_gpus_leave_cores_to_each_other(instances, choice, given, of_torch, threads):
+    found = [of_torch]
+    instances.setattr(torch, "get_num_threads", lambda: found[-1])
+    instances.setattr(torch, "set_num_threads", found.append)
+    instances.setenv("TRITON_INTERPRET", str(int(choice == "cpu")))
+    instances.delenv("OMP_NUM_THREADS")
+    if given:
+        instances.setenv("OMP_NUM_THREADS", given)
+    choose_device(choice, interprets=False)
+    assert found[-1] == threads
