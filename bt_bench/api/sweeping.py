@@ -74,15 +74,15 @@ def sweep(
         choose_variants,
         chosen_gpus,
         entered,
-        leased,
         run_sweep,
         settle_sweep,
     )
-    from bt_bench.worker import Supervisor, WorkerSetup, arms_of
+    from bt_bench.worker import Supervisor, WorkerSetup, arms_of, leased
     from bt_bench.worker.process.main import serve
 
     if device is not None and not is_device_choice(device):
         raise UsageError(f"--device {device!r} is not a device; expected {DEVICE_CHOICES}")
+    given = None if gpus is None else _gpus(gpus)
     if progress is not None and not callable(progress):
         raise UsageError(f"progress is {shown(progress)}; expected a function, such as print")
     say: Callable[[str], None] = progress or (lambda _line: None)
@@ -101,7 +101,6 @@ def sweep(
     by_name = named is not None
     entries = choose_variants(spec, folders, sources, by_name=by_name, say=say)
     spec = settle_sweep(spec, entries, folders)
-    given = gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, gpus))
     devices = chosen_gpus(given, chosen_device(device), is_named=device is not None)
     several = len(devices) > 1
     workers = [
@@ -115,7 +114,7 @@ def sweep(
         places = [Place(worker, worker.hello.environment) for worker in workers]
         for each in hellos:
             check_memory(spec, len(entries), each.available_bytes)
-        leases.enter_context(leased([place.environment for place in places]))
+        leases.enter_context(leased([place.environment for place in places], say))
         for place in places:
             check_conditions(place.environment, profiles=bool(spec.plan.profile_rounds))
         if out is not None:
@@ -157,6 +156,28 @@ def _override(axis: str, value: object) -> str:
         return f"{axis}={','.join(json.dumps(each, default=_number) for each in values)}"
     except TypeError as error:
         raise UsageError(f"--set {axis} is {shown(value)}: {error}") from None
+
+
+def _gpus(given: object) -> str:
+    """Return GPUs as the command takes them.
+
+    Raises:
+        UsageError: for anything but a text, or a list of indices and UUIDs. One number is refused:
+            it may mean an index, or how many.
+    """
+    if isinstance(given, str):
+        return given
+    names = [*given] if isinstance(given, list | tuple | range) else []
+    are_known = (
+        isinstance(name, str) or (hasattr(name, "__index__") and not isinstance(name, bool))
+        for name in names
+    )
+    if not names or not all(are_known):
+        raise UsageError(
+            f"--gpus is {shown(given)}; expected all, or a list of indices and UUIDs as "
+            "nvidia-smi -L lists them, such as [0, 2]"
+        )
+    return ",".join(map(str, names))
 
 
 def _number(value: Any) -> object:

@@ -11,7 +11,7 @@ from bt_bench.base.atomic import (
     target_of,
     writing,
 )
-from bt_bench.base.claims import Claim
+from bt_bench.base.claims import Claim, claims_folder
 from bt_bench.base.collection import no_collection
 from bt_bench.base.document import (
     ABSENT,

@@ -63,8 +63,8 @@ def calibrate(
     """
     from bt_bench.analysis import device_name, judge_promises
     from bt_bench.report import calibration_document, print_document
-    from bt_bench.runs import check_conditions, leased
-    from bt_bench.worker import choose_device, read_environment
+    from bt_bench.runs import check_conditions
+    from bt_bench.worker import choose_device, leased, read_environment
 
     if out is not None:
         _check_new_file(out)
@@ -74,7 +74,7 @@ def calibrate(
     say("calibrating, which loads torch first and takes some seconds")
     kind = choose_device(choice)
     environment = read_environment(kind, choice=choice)
-    with leased([environment]):
+    with leased([environment], say):
         check_conditions(environment)
         calibration = _calibrate(kind, quick=quick)
     verdicts = judge_promises(calibration)

@@ -190,11 +190,10 @@ def check(
         Place,
         check_memory,
         check_spec,
-        leased,
         limit_seconds,
         read_found,
     )
-    from bt_bench.worker import Noticing
+    from bt_bench.worker import Noticing, leased
 
     outcomes: list[Outcome] = []
     warnings: list[str] = []
@@ -225,7 +224,7 @@ def check(
         ExitStack() as at_end,
         workers_for(spec, entries, devices, traceback=traceback) as of_devices,
         # Nothing is timed, but a run that times a GPU would be disturbed.
-        leased([worker.hello.environment for worker in of_devices], shared=True),
+        leased([worker.hello.environment for worker in of_devices], say, shared=True),
     ):
         at_end.callback(references.close)
         if recipes or numbers:

@@ -73,15 +73,15 @@ def show_lottery(devices: Sequence[DeviceChoice], out: Path | None, as_json: boo
 
 def _calibrated(device: DeviceChoice) -> tuple[Environment, Calibration]:
     from bt_bench.results import Plan
-    from bt_bench.runs import check_conditions, leased
+    from bt_bench.runs import check_conditions
     from bt_bench.runs.progress import News
-    from bt_bench.worker import Calibrate, Supervisor, WorkerSetup
+    from bt_bench.worker import Calibrate, Supervisor, WorkerSetup, leased
     from bt_bench.worker.process.main import serve
 
     say(f"calibrating {device}, which loads torch first and takes some seconds")
     with Supervisor(WorkerSetup(device, (), Plan()), serve) as worker:
         environment = worker.hello.environment
-        with leased([environment]):
+        with leased([environment], say):
             check_conditions(environment)
             calibration = worker.run(Calibrate(), (), News(say)).value
     assert calibration is not None

@@ -34,8 +34,8 @@ def overhead(
     - `bt-bench overhead`
     - `bt-bench overhead --rounds 200 --json`
     """
-    from bt_bench.runs import check_conditions, leased
-    from bt_bench.worker import choose_device, read_environment
+    from bt_bench.runs import check_conditions
+    from bt_bench.worker import choose_device, leased, read_environment
 
     say("measuring, which loads torch first")
     choose_device("cuda")
@@ -45,7 +45,7 @@ def overhead(
     from bt_bench.report import Cell, Document, Section, Table, print_document
     from bt_bench.worker.measuring.calibration.overhead import BATCH, measure_overhead, saved_us
 
-    with leased([environment]):
+    with leased([environment], say):
         check_conditions(environment, profiles=False)
         routes = measure_overhead(rounds)
     if as_json:

@@ -82,8 +82,8 @@ def replay(
     from bt_bench.cli.progress import told_on_stderr
     from bt_bench.protocol import DEFAULT_REF, load_suite
     from bt_bench.results import Plan
-    from bt_bench.runs import leased, replay
-    from bt_bench.worker import Noticing, Supervisor, WorkerSetup, arms_of, explorer_of
+    from bt_bench.runs import replay
+    from bt_bench.worker import Noticing, Supervisor, WorkerSetup, arms_of, explorer_of, leased
     from bt_bench.worker.process.main import serve
 
     suite = load_suite(DEFAULT_REF)
@@ -109,7 +109,7 @@ def replay(
         told_on_stderr("loading torch") as tell,
         worker([], "cpu") as references,
         worker(entries, chosen_device(device)) as runner,
-        leased([runner.hello.environment], shared=True),  # as for a check
+        leased([runner.hello.environment], say, shared=True),  # as for a check
     ):
         kind = runner.hello.device
         found = replay(

@@ -175,10 +175,10 @@ def sweep(
     from bt_bench.runs import (
         check_conditions,
         check_memory,
-        leased,
         settle_sweep,
         write_plan,
     )
+    from bt_bench.worker import leased
 
     spec = settle_sweep(spec, entries, folders)
     if division is not None and not (division.own or dry_run):
@@ -197,7 +197,7 @@ def sweep(
                 say_tools(ncu, as_json)
             return code
         environments = [each.hello.environment for each in workers]
-        with leased(environments):
+        with leased(environments, say):
             for environment in environments:
                 check_conditions(environment, profiles=bool(spec.plan.profile_rounds))
             request = _request(spec, entries, worker.hello, reports, out, resume, division)

@@ -41,7 +41,6 @@ from bt_bench.runs.gate.trees import (
 )
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.gpus import chosen_gpus, entered
-from bt_bench.runs.leases import leased
 from bt_bench.runs.merge.merging import Merged, MergeRequest, merge
 from bt_bench.runs.preflight import (
     check_conditions,

@@ -48,6 +48,9 @@ def estimate_gate_seconds(
     rounds: int,
     workers: int,
     cores: int,
+    devices: int = 1,
+    *,
+    times_host: bool = True,
 ) -> float:
     """Estimate how many seconds a gate takes, with the checks of both revisions.
 
@@ -56,15 +59,17 @@ def estimate_gate_seconds(
         plan: the plan of a process.
         num_variants: number of variants that both revisions have.
         device: the device to measure on.
-        rounds: number of processes that are timed, one at a time.
+        rounds: number of processes that are timed, one at a time on each device.
         workers: number of processes that are set up at once.
         cores: number of cores of the host.
+        devices: number of devices; two or more check both revisions at once.
+        times_host: whether the host is timed, at which devices take turns.
 
     Returns:
         An estimate, more often too long than too short.
     """
     arms, checked = ARMS * num_variants, REVISIONS * num_variants
-    checks_s = START_S + checked * CONFORMANCE_S + REVISIONS * COMPILING_ANEW_S[device]
+    checks_s = checked * CONFORMANCE_S + REVISIONS * COMPILING_ANEW_S[device]
     timed_s = 0.0
     for case in spec.cases:
         programs = case.parameters.num_programs()
@@ -73,7 +78,9 @@ def estimate_gate_seconds(
         round_s = arms * (ROUND_S[device] + programs * WRITING_S[device])
         timed_s += len(spec.operations) * plan.rounds * round_s
     set_up_s = math.ceil(rounds / workers) * SETTING_UP_S * max(1.0, min(rounds, workers) / cores)
-    return checks_s + set_up_s + rounds * (min(TIMED_S, timed_s) + AROUND_S)
+    in_turn = math.ceil(rounds / devices)
+    rounds_s = (rounds if times_host else in_turn) * min(TIMED_S, timed_s) + in_turn * AROUND_S
+    return START_S + checks_s / min(devices, REVISIONS) + set_up_s + rounds_s
 
 
 def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:

@@ -9,8 +9,7 @@ from itertools import takewhile
 
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import DeviceChoice, gpu_uuid
-from bt_bench.runs.leases import refuse_twice
-from bt_bench.worker import Supervisor, gpu_uuids
+from bt_bench.worker import Supervisor, gpu_uuids, refuse_twice
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EXPECTED = "expected all, or indices and UUIDs as nvidia-smi -L lists them, such as 0,2"

@@ -12,6 +12,7 @@ from bt_bench.worker.machine.environment import (
     read_environment,
     read_machine,
 )
+from bt_bench.worker.machine.leases import leased, refuse_twice
 from bt_bench.worker.machine.nvml import gpu_uuids
 from bt_bench.worker.process.culprits import Noticing
 from bt_bench.worker.process.supervisor import Serve, Supervisor

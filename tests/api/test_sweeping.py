@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,32 @@ def test_workers_share_the_cases():
     assert result.tool.command[-4:] == ["--device", "cpu", "--gpus", "one,two"]
     with pytest.raises(UsageError, match="--gpus 0,0: 0 is there twice; expected all, or indices"):
         swept(tiny(), gpus=[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (2, "2"),
+        (True, "true"),
+        ([], "[]"),
+        ((), "()"),
+        ([0, True], "[0, true]"),
+        ([1.0], "[1.0]"),
+        ([None], "[null]"),
+        ({0: 2}, "{0: 2}"),
+    ],
+)
+def test_gpus_that_name_none_are_refused_before_anything_is_read(gpus, told):
+    with pytest.raises(
+        UsageError, match=re.escape(f"--gpus is {told}; expected all, or a list of")
+    ):
+        sweep({}, gpus=gpus)
+
+
+@pytest.mark.parametrize("gpus", [("0", "x"), [np.int64(0), "x"], "0,x"])
+def test_gpus_are_a_text_or_a_list_of_indices_and_uuids(gpus):
+    with pytest.raises(UsageError, match="--gpus 0,x: 'x' is no GPU; expected all, or indices and"):
+        swept(tiny(), gpus=gpus)
 
 
 def test_options_are_those_of_the_command():

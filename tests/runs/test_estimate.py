@@ -30,16 +30,25 @@ def test_more_of_anything_takes_longer():
     assert seconds_of("origin", overrides=["plan.case_seconds=1"]) < seconds_of("origin")
 
 
-def gate_seconds(rounds=32, workers=3, cores=2, device="cpu", config="quick", variants=2):
+def gate_seconds(rounds=32, workers=3, cores=2, device="cpu", config="quick", variants=2, **more):
     spec = load_config(config)
     plan = round_plan(spec.plan, [series_of(Quantity.HOST_US)], 0)
-    return estimate_gate_seconds(spec, plan, variants, device, rounds, workers, cores)
+    return estimate_gate_seconds(spec, plan, variants, device, rounds, workers, cores, **more)
 
 
 def test_more_rounds_and_fewer_workers_make_a_gate_longer():
     assert gate_seconds(rounds=64) > 1.5 * gate_seconds(rounds=32)
     assert gate_seconds(workers=2) > gate_seconds(workers=4, cores=4)
     assert gate_seconds(variants=4) > gate_seconds(variants=2)
+
+
+def test_devices_divide_the_rounds_of_a_gate_unless_these_time_the_host():
+    options = {"rounds": 320, "workers": 320, "cores": 320, "device": "cuda", "config": "origin"}
+    one = gate_seconds(**options)
+    assert gate_seconds(**options, times_host=False) == one
+    many = [gate_seconds(**options, devices=8, times_host=host) for host in (True, False)]
+    assert 0.6 * one < many[0] < one
+    assert many[1] < one / 4
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def serve(connection, block, setup) -> None:
     """Does the tasks of a sweep on the device that it was set up for, and is slow for a fake."""
     settle()
     folder = Path(setup.arms[0].entry.path).parent
-    claims.FOLDER = folder  # or two runs of the tests on one host would wait for each other
+    claims.FOLDERS = (folder,)  # or two runs of the tests on one host would wait for each other
     answer(connection, Message(0, Hello("cuda", environment_of(setup.device), None)))
     with (
         (folder / f"device-{setup.device}").open("a") as device,

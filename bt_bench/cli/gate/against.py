@@ -135,9 +135,9 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
         check_conditions,
         check_files,
         check_memory,
-        leased,
         run_sweep,
     )
+    from bt_bench.worker import leased
 
     spec = options.spec
     entries = entries_here(options)
@@ -151,7 +151,7 @@ def _sweep(options: Options, device: DeviceChoice, folder: Path) -> VariantResul
     with worker_for(spec, entries, device, traceback=traceback) as worker:
         check_memory(spec, len(entries), worker.hello.available_bytes)
         hello = worker.hello
-        with leased([hello.environment]):
+        with leased([hello.environment], say):
             check_conditions(hello.environment, profiles=bool(spec.plan.profile_rounds))
             request = SweepRequest(
                 spec, entries, hello.environment, RunFolder(folder), command_line(), hello.native

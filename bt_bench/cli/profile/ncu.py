@@ -133,7 +133,7 @@ def count_step(
             step=step,
             l2=l2 or Cache.HOT,
         ),
-        lambda text: say(f"Nsight Compute is profiling {text}; each kernel is run some 40 times"),
+        lambda text: say(f"Nsight Compute, which runs each kernel some 40 times: {text}"),
         traceback_printer(traceback),
         ncu=ncu,
     )

@@ -99,9 +99,14 @@ def trace_step(
         # These imports take half a second, while the worker takes several to start.
         from bt_bench.cli.progress import progress_on_stderr
         from bt_bench.runs.profile import TimelineRequest, take_step_timeline
+        from bt_bench.worker import leased
 
         asked = TimelineRequest(spec.name, case, operation, [each.name for each in entries], step)
-        with starting as worker, progress_on_stderr("profile") as progress:
+        with (
+            starting as worker,
+            progress_on_stderr("profile") as progress,
+            leased([worker.hello.environment], progress.say),
+        ):
             progress.start(1)
             progress.phase("checking and tracing", case.name)
             return take_step_timeline(asked, worker, worker.hello, progress)

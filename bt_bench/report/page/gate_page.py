@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from bt_bench.analysis import Judged, Judgement, Ledger
-from bt_bench.base import ABSENT, Bullets, Cell, Section, Table, format_number
+from bt_bench.base import ABSENT, Bullets, Cell, Section, Table, format_bytes, format_number
+from bt_bench.base.errors import counted, listed
 from bt_bench.report.formats.phrases import TIMES
 from bt_bench.report.page.compared_page import judged_page
 from bt_bench.report.page.parts import Line, LineChart, Page
 from bt_bench.report.page.speed_ups import metric_heading
 from bt_bench.report.run.facts import describe_environment
-from bt_bench.results import FloatArray, GateArm, Recording, SeriesKey, command_text
+from bt_bench.results import Environment, FloatArray, GateArm, Recording, SeriesKey, command_text
 
 _HEAD, _CONTROL = 1, 0  # colours: the base, and so its second copy, has the first one of a page
 _MOST_POINTS = 200
@@ -32,9 +34,7 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
         return judged_page(judged)
     tool = recording.tool
     details = (
-        Section(
-            "Where it was measured", (Bullets((*describe_environment(recording.environment),)),)
-        ),
+        Section("Where it was measured", (Bullets((*_where(recording),)),)),
         Section(
             "Repeat it",
             (
@@ -48,6 +48,29 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
     return judged_page(
         judged, details, blocks_of=lambda key: _charts(recording, ledger, key, _by_subject(judged))
     )
+
+
+def _where(recording: Recording) -> Iterator[str]:
+    """Yield the rounds of each device if there are several, common facts, and the other ones."""
+    environments = [recording.environment, *recording.others]
+    texts = [[*describe_environment(each), *_gpu_texts(each)] for each in environments]
+    names = [each.gpu_label or f"device {at + 1}" for at, each in enumerate(environments)]
+    rounds = Counter(taken.device for taken in recording.rounds)
+    if len(names) > 1:
+        took = [f"{counted(rounds[at], 'round')} on {name}" for at, name in enumerate(names)]
+        yield f"{listed(took)}."
+    yield from (text for text in texts[0] if all(text in of for of in texts))
+    for name, own in zip(names, texts, strict=True):
+        yield from (f"{name}: {text}" for text in own if any(text not in of for of in texts))
+
+
+def _gpu_texts(environment: Environment) -> Iterator[str]:
+    """Yield sentences on the part and the state of a GPU, in which two of one model may differ."""
+    for gpu in environment.gpus[:1] if environment.device == "cuda" else ():
+        yield f"{gpu.multiprocessors} multiprocessors, {format_bytes(gpu.memory_bytes)} of memory."
+        held = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+        if held:
+            yield f"Its clocks were held back at the start: {listed(held)}."
 
 
 def _by_subject(judged: Judged) -> dict[tuple[str, str, str], Judgement]:

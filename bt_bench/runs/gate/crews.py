@@ -71,6 +71,19 @@ class Seat:
     names: list[str] = field(default_factory=list)
 
 
+@dataclass
+class LostDevice:
+    """A device that was given up while rounds were taken.
+
+    Args:
+        why: the reason.
+        rounds: how many of its rounds are measured anew on others.
+    """
+
+    why: str
+    rounds: int = 0
+
+
 def arm_name(variant: str, arm: GateArm) -> str:
     """Return the name that a worker has for an arm of a variant."""
     return f"{variant}@{arm.value}"

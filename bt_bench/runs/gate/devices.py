@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from bt_bench.base.errors import NotComparableError, listed
+from bt_bench.base.errors import NotComparableError, counted, listed
 from bt_bench.results import Environment, condition_texts, fallback_texts
+from bt_bench.runs.gate.crews import LostDevice
 
 
 def refuse_unlike(environments: Sequence[Environment]) -> None:
@@ -31,7 +32,7 @@ def devices_facts(environments: Sequence[Environment], took: Collection[int]) ->
     """
     if len(environments) == 1 or not took:
         return
-    names = [environments[at].gpu_label or f"device {at + 1}" for at in sorted(took)]
+    names = [_name(environments, at) for at in sorted(took)]
     if len(names) == 1:
         yield f"All rounds were measured on {names[0]}: no other device of this gate took any."
     else:
@@ -39,6 +40,27 @@ def devices_facts(environments: Sequence[Environment], took: Collection[int]) ->
             f"The rounds were divided among {listed(names)}: each was measured on one of them, "
             "base, head and control in turns."
         )
+
+
+def lost_warnings(
+    environments: Sequence[Environment], lost: Mapping[int, LostDevice]
+) -> Iterator[str]:
+    """Yield a warning for each device that was given up while rounds were taken.
+
+    Args:
+        environments: of all devices of the gate.
+        lost: those that were given up, by their numbers.
+    """
+    for at, device in lost.items():
+        anew = f"{counted(device.rounds, 'round')} of it measured anew on another device"
+        yield (
+            f"{_name(environments, at)} was given up, with "
+            f"{anew if device.rounds else 'no round to measure anew'}: {device.why}"
+        )
+
+
+def _name(environments: Sequence[Environment], at: int) -> str:
+    return environments[at].gpu_label or f"device {at + 1}"
 
 
 def device_warnings(environment: Environment) -> tuple[str, ...]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bt_bench.base.limits import cores_here
 from bt_bench.base.names import kind_of
+from bt_bench.results import Method
 from bt_bench.runs.estimate import duration_text, estimate_gate_seconds
 from bt_bench.runs.gate.capacity import workers_of
 from bt_bench.runs.gate.sides import RoundsRequest
+
+_OF_DEVICES = {Method.PROFILER, Method.GRAPH_SLOPE}  # passes that need no turn at timing the host
 
 
 def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
@@ -20,6 +23,7 @@ def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
     cores = cores_here()
     timed = [operation for operation, metrics in request.metrics.items() if metrics]
     spec = request.spec.model_copy(update={"operations": timed})
+    methods = {each.series.method for of in request.metrics.values() for each in of if each.series}
     texts = [
         duration_text(
             estimate_gate_seconds(
@@ -28,8 +32,10 @@ def expected_duration(request: RoundsRequest, fewest: int, most: int) -> str:
                 len(request.variants),
                 kind_of(request.device),
                 rounds,
-                request.workers or workers_of(cores),
+                request.workers or max(len(request.devices), workers_of(cores)),
                 cores,
+                len(request.devices),
+                times_host=bool(methods - _OF_DEVICES),
             )
         )
         for rounds in dict.fromkeys((fewest, most))

@@ -36,7 +36,7 @@ from bt_bench.results import (
     SeriesKey,
     launches_in,
 )
-from bt_bench.runs.gate.devices import device_warnings, devices_facts, refuse_unlike
+from bt_bench.runs.gate.devices import device_warnings, devices_facts, lost_warnings, refuse_unlike
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.loop import DEFAULT_LOOKS, GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
@@ -47,11 +47,10 @@ from bt_bench.runs.gate.sameness import Sameness, compare_trees
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
-from bt_bench.runs.leases import leased
 from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
 from bt_bench.variants import REFERENCE, Isolation, VariantEntry, choose
-from bt_bench.worker import Hello, Serve
+from bt_bench.worker import Hello, Serve, leased
 
 # Per variant and case, the revisions that cannot run it, and why.
 Lacking = Mapping[tuple[str, str], Mapping[str, str]]
@@ -202,7 +201,7 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             hello, environments = workers.hello, workers.environments
             if not same.proved:  # first of all, or minutes of checks would be in vain
                 refuse_unlike(environments)
-                leases.enter_context(leased(environments))
+                leases.enter_context(leased(environments, progress.say))
                 for environment in environments:
                     profiles = bool(rounds.spec.plan.profile_rounds)
                     check_conditions(environment, profiles=profiles)
@@ -222,7 +221,8 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             failures, took = failures | source.failures, source.devices
             of_devices = [text for each in environments for text in device_warnings(each)]
             own = (*source.warnings, *source.stop_warnings())
-            warnings = [*of_devices, *warnings, *own]
+            gone = lost_warnings(environments, source.lost)
+            warnings = [*of_devices, *gone, *warnings, *own]
     judged = _whole(request, prepared, same, failures, lacking, launched, timed, measured)
     return replace(
         judged,

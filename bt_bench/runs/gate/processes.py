@@ -32,7 +32,7 @@ from bt_bench.results import (
     metric_of,
 )
 from bt_bench.runs.gate.capacity import num_workers
-from bt_bench.runs.gate.crews import Crew, Seat, Taking, Values, arm_name, whole
+from bt_bench.runs.gate.crews import Crew, LostDevice, Seat, Taking, Values, arm_name, whole
 from bt_bench.runs.gate.sides import (
     Culprit,
     RoundsRequest,
@@ -95,6 +95,8 @@ class ProcessRounds:
 
     Attributes:
         devices: numbers of the devices that have taken whole rounds.
+        lost: by number of a device that was given up: why, and how many of its rounds are measured
+            anew on others.
 
     Raises:
         UsageError: if not even one worker fits into memory.
@@ -113,7 +115,10 @@ class ProcessRounds:
         self._on_batch = on_batch
         first, *others = (resolved(device, hello.device) for device in request.devices)
         self._request = replace(request, device=first, others=tuple(others))
-        self._left = [*range(len(self._request.devices))]  # the devices that are not lost
+        lost = {} if before is None else before.lost
+        self.lost: dict[int, LostDevice] = {at: LostDevice(each.why) for at, each in lost.items()}
+        devices = range(len(self._request.devices))
+        self._left = [place for place in devices if place not in self.lost]
         self._lock = Lock()  # for the numbers of processes
         self._subjects = set(subjects)
         self._progress = progress
@@ -126,7 +131,9 @@ class ProcessRounds:
         # Processes: with strangers on the GPU, stopped by a CPU quota, and in all.
         self._visited = self._stopped = self._timed = 0
         self.devices: set[int] = set()
-        self.workers = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
+        # The memory of the devices that are left has no room for the processes of others.
+        num = num_workers(request, hello, shared=bool(set(self._names) - self._apart))
+        self.workers = num * len(self._left) // len(devices)
         self.failures: dict[Culprit, str] = {} if before is None else before.failures
         self.warnings: list[str] = [] if before is None else before.warnings
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
@@ -136,7 +143,7 @@ class ProcessRounds:
 
         Raises:
             MustPartError: if variants turn out to need processes of their own.
-            WorkerError: if no device is left.
+            WorkerError: if no device is left; `on_batch` had the rounds that were whole.
         """
         taken: list[GateRound] = []
         self.announce(count)
@@ -182,12 +189,15 @@ class ProcessRounds:
         taken = [self._next_taking() for _ in range(num_rounds)]
         try:
             self._time(taken)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, WorkerError):
             self._on_batch(whole(taken))
             raise
         self._names = [name for name in self._names if (name, None, None) not in self.failures]
         self._refuse_influence()
-        self._orders += [taking.order for taking in taken if taking.left]  # of a lost device
+        for taking in taken:
+            if taking.left:  # of a device that was lost
+                self._orders.append(taking.order)
+                self.lost[taking.place].rounds += 1
         batch = whole(taken)
         self.devices |= {each.device for each in batch}
         self._on_batch(batch)
@@ -254,15 +264,14 @@ class ProcessRounds:
         Raises:
             WorkerError: if there are none.
         """
-        # The memory of the others has no room for its processes.
         self.workers = self.workers * (len(self._left) - 1) // len(self._left)
         self._left.remove(place)
         if not self._left:
             raise error
         device = f"device {place + 1} ({self._request.devices[place]})"
-        self._progress.say(
-            f"{device} is given up: {one_line(str(error))}; its rounds are measured anew"
-        )
+        why = one_line(str(error))
+        self.lost[place] = LostDevice(why)
+        self._progress.say(f"{device} is given up: {why}; its rounds are measured anew")
 
     @property
     def _num_crews(self) -> int:

@@ -15,9 +15,9 @@ from bt_bench.results import Environment, Recorder, Recording, Revision, Tool
 from bt_bench.runs.gate.duration import expected_duration
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.sides import RoundsRequest, checkers
-from bt_bench.runs.leases import leased
 from bt_bench.runs.preflight import check_conditions
 from bt_bench.runs.progress import Progress
+from bt_bench.worker import leased
 
 
 def header_of(
@@ -69,7 +69,7 @@ def record(
     with ExitStack() as leases:
         with checkers(request, progress) as workers:
             hello = workers.hello
-            leases.enter_context(leased([hello.environment]))
+            leases.enter_context(leased([hello.environment], progress.say))
             check_conditions(hello.environment, profiles=bool(request.spec.plan.profile_rounds))
             for failure in workers.failures(request.variants, progress).values():
                 raise UsageError(failure)

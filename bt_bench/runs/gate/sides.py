@@ -166,6 +166,8 @@ class Checkers:
         request: the process-rounds.
         workers: the workers, with their revisions.
         hellos: the greetings of a worker on each device.
+        pool: has a thread for each worker, until all of them have ended: a worker that is replaced
+            there ends with its thread.
 
     Attributes:
         lacking: per checked variant and case, the revisions that cannot run it, and why.
@@ -178,11 +180,14 @@ class Checkers:
         request: RoundsRequest,
         workers: Sequence[tuple[GateSide, Supervisor]],
         hellos: Sequence[Hello],
+        pool: ThreadPoolExecutor,
     ) -> None:
         self._spec = request.spec
         self._counted = request.counted
         self._workers = workers
         self._hellos = hellos
+        self._pool = pool
+        self._devices = request.devices
         self.lacking: dict[tuple[str, str], dict[str, str]] = {}
         self.launches: dict[tuple[str, Operation, str], dict[str, LaunchCensus]] = {}
         self.warnings: list[str] = []
@@ -204,27 +209,35 @@ class Checkers:
 
         Returns:
             The failures, with the revision and the reason.
+
+        Raises:
+            WorkerError: if a device is lost, naming it.
         """
-        wrong: dict[str, dict[Culprit, str]] = {}
+        wrong: dict[int, dict[Culprit, str]] = {}
 
-        def check(side: GateSide, worker: Supervisor) -> None:
+        def check(place: int, side: GateSide, worker: Supervisor) -> None:
             progress.phase(f"checking {side.label}")
-            watched = noticing(worker, f"{side.label}: {{}}".format, self.warnings)
-            wrong[side.label] = self._wrong(side, variants, watched)
+            watched = noticing(worker, lambda arm: f"{side.label}: {arm}", self.warnings)
+            wrong[place] = self._wrong(side, variants, watched)
 
-        def is_lost(_: str, error: WorkerError) -> None:
-            raise error
+        def is_lost(place: int, error: WorkerError) -> None:
+            device = self._devices[place]
+            raise WorkerError(f"device {place + 1} ({device}), which checks: {error}") from error
 
-        checks = {side.label: partial(check, side, worker) for side, worker in self._workers}
-        if len(self._hellos) == 1 or not variants:
-            for each in checks.values() if variants else ():
+        checks = {
+            place: partial(check, place, side, worker)
+            for place, (side, worker) in enumerate(self._workers)
+        }
+        if not variants:
+            return {}
+        if len(self._hellos) == 1:
+            for each in checks.values():
                 each()
         else:
-            with ThreadPoolExecutor(len(checks)) as pool:
-                at_once(pool, checks, is_lost, [worker for _, worker in self._workers])
+            at_once(self._pool, checks, is_lost, [worker for _, worker in self._workers])
         failures: dict[Culprit, str] = {}
-        for label in checks if variants else ():
-            failures = wrong[label] | failures
+        for place in checks:
+            failures = wrong[place] | failures
         return failures
 
     def changing(self, progress: Progress) -> dict[str, str]:
@@ -300,6 +313,7 @@ def checkers(
         workers = []
         devices = request.devices
         sides = [head] if equal or head == base else [base, head]
+        pool = stack.enter_context(ThreadPoolExecutor(len(sides)))  # outlives the workers
         for place, side in enumerate(sides):
             # Nothing is timed here, so there is time to check every file that a variant opens.
             isolation = None if equal else side.isolation
@@ -321,7 +335,7 @@ def checkers(
         for worker in rest:
             greet(worker)
         first = [worker for _, worker in workers][: len(devices)]
-        yield Checkers(request, workers, [worker.hello for worker in (*first, *rest)])
+        yield Checkers(request, workers, [worker.hello for worker in (*first, *rest)], pool)
 
 
 def noticing(worker: Runner, whose: Callable[[str], str], warnings: list[str]) -> Runner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -147,7 +148,13 @@ def _run(
     """Run Nsight Compute to its end, and return all that it printed."""
     names = [arm.name for arm in request.setup.arms]
     asked = MarkRequest(
-        request.setup, request.case, request.operation, request.step, CALLS, WARM_UP
+        request.setup,
+        request.case,
+        request.operation,
+        request.step,
+        CALLS,
+        WARM_UP,
+        tuple(sys.argv[1:]),
     )
     (folder / REQUEST_NAME).write_bytes(pickle.dumps(asked))
     command = ncu_command(

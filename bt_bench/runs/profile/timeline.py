@@ -9,7 +9,6 @@ from bt_bench.base.errors import UsageError
 from bt_bench.config import CaseSpec
 from bt_bench.protocol import Operation, at_suite, built_record, ref_of_value
 from bt_bench.results import Reason, Timeline, VariantTimeline, WorkloadRecord
-from bt_bench.runs.leases import leased
 from bt_bench.runs.preflight import check_conditions
 from bt_bench.worker import CheckCase, Hello, Runner, TakeTimeline, TimelineParts, Watcher
 
@@ -60,8 +59,7 @@ def take_step_timeline(
     step = step_of(request.case.name, workload, request.step)
     reasons = _checked(request, runner, watcher)
     right = [name for name in request.names if name not in reasons]
-    with leased([hello.environment]):
-        finished = runner.run(TakeTimeline(request.case, request.operation, step), right, watcher)
+    finished = runner.run(TakeTimeline(request.case, request.operation, step), right, watcher)
     parts = finished.value
     reasons.update(finished.failed)
     reasons.update(parts.failed)

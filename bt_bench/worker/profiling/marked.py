@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ def main(folder: Path) -> None:
     """Carry out the request in a folder, and leave the answer there."""
     run_suites_here()
     request: MarkRequest = pickle.loads((folder / REQUEST_NAME).read_bytes())
+    sys.argv[1:] = request.command  # by which its lease of the GPU is known
     seen: dict[str, None] = {}
     try:
         # Output of variants must not mix with the profiler's.
@@ -65,7 +66,7 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
 
     Raises:
         UsageError: if the device does not exist, if the workload cannot be built or lacks the step,
-            or if a variant does not import.
+            if another process has the GPU, or if a variant does not import.
     """
     from bt_bench.worker.machine.device import choose_device
 
@@ -74,8 +75,9 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
     import torch
 
     from bt_bench.worker.machine.environment import read_environment
+    from bt_bench.worker.machine.leases import leased
     from bt_bench.worker.tasks.arm import inputs_on
-    from bt_bench.worker.tasks.failures import device_fault, on_failure
+    from bt_bench.worker.tasks.failures import on_failure
 
     on_failure(lambda error: seen.setdefault(traceback_of(error)))
     if kind == "cpu":
@@ -86,13 +88,30 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
     driver_of(suite)  # all of the suite is loaded before anything of a variant
     workload = build_workload(request.case.parameters)
     marked = _described(request, workload, read_environment(kind, suite.package))
-    classes = _imported(request)
-    device = torch.device(kind)
-    if kind == "cuda":
-        device = torch.device("cuda", torch.cuda.current_device())
-    steps = inputs_on(device, workload)[: marked.step + 1]
+    with leased([marked.environment], tell):
+        classes = _imported(request)
+        device = torch.device(kind)
+        if kind == "cuda":
+            device = torch.device("cuda", torch.cuda.current_device())
+        steps = inputs_on(device, workload)[: marked.step + 1]
+        _mark_all(request, classes, workload, steps, device, marked, tell)
+    return marked
+
+
+def _mark_all(
+    request: MarkRequest,
+    classes: Mapping[str, type[Any]],
+    workload: Workload,
+    steps: Sequence[Any],
+    device: torch.device,
+    marked: Marked,
+    tell: Callable[[str], None],
+) -> None:
+    """Make the marked calls of all variants, or of those before one that ruins the device."""
+    from bt_bench.worker.tasks.failures import device_fault
+
     for place, (name, variant) in enumerate(classes.items()):
-        tell(f"{name}, {place + 1} of {len(classes)}")
+        tell(f"profiling {name}, {place + 1} of {len(classes)}")
         reason = _mark(request, name, variant, workload, steps, device, marked)
         if reason is not None:
             marked.failures[name] = reason
@@ -100,8 +119,7 @@ def run(request: MarkRequest, tell: Callable[[str], None], seen: dict[str, None]
                 message = f"was not run, since {name} left the device unusable; leave {name} out"
                 crashed = Reason(code=ReasonCode.CRASHED, message=message)
                 marked.failures |= dict.fromkeys(list(classes)[place + 1 :], crashed)
-                break
-    return marked
+                return
 
 
 def _described(request: MarkRequest, workload: Workload, environment: Any) -> Marked:

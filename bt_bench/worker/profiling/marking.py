@@ -32,6 +32,7 @@ class MarkRequest:
         step: the place of the step in its window, from 0; `None`: the last one.
         calls: number of marked calls of the step, each in the same state.
         warm_up: number of unmarked replays up to the step that come before them.
+        command: the arguments of bt-bench, by which others know who has the GPU.
     """
 
     setup: WorkerSetup
@@ -40,6 +41,7 @@ class MarkRequest:
     step: int | None
     calls: int
     warm_up: int
+    command: tuple[str, ...] = ()
 
 
 class Marked(BaseModel):

@@ -33,7 +33,7 @@ def profiled(config, tmp_path, monkeypatch):
     answer = tmp_path / "answer.json"
     fake_ncu(
         tmp_path / "bin" / "ncu",
-        body=f'cp {answer} "$folder"; echo "fused, 1 of 1" > "$folder/progress.txt"; '
+        body=f'cp {answer} "$folder"; echo "profiling fused, 1 of 1" > "$folder/progress.txt"; '
         'echo a report > "$report"',
     )
 
@@ -64,7 +64,7 @@ def test_the_profile_is_printed_and_kept(request_, capsys):
     assert ncu_profile(request_) is ExitCode.OK
     out, err = capsys.readouterr()
     assert "Counters of step/one" in out
-    assert "Nsight Compute is profiling fused, 1 of 1" in err
+    assert "Nsight Compute, which runs each kernel some 40 times: profiling fused, 1 of 1" in err
     assert (
         f"Profile: {request_.out}/ (profile.md, counters.json, kernels.ncu-rep, report.html)" in out
     )

@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 from support.factories import make_environment, make_gpu, make_workload
+from support.fake_gpus import environment_of
 from support.timelines import FUSED, Launch, a_timeline, a_variant, host_profile
 
+from bt_bench.base import claims
 from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.cli.profile import timeline
 from bt_bench.cli.profile.timeline import timeline_profile
@@ -24,7 +26,7 @@ from bt_bench.results import (
     read_timeline,
 )
 from bt_bench.variants.catalogue import find_variants
-from bt_bench.worker import CheckCase, Hello, TimelineParts
+from bt_bench.worker import CheckCase, Hello, TimelineParts, leased
 from bt_bench.worker.tasks.runner import Finished
 from bt_bench.worker.tasks.tasks import Checked, CheckOutcome
 
@@ -107,6 +109,20 @@ def failure(message):
 
 def names_in(folder):
     return {path.name for path in folder.iterdir()}
+
+
+def test_a_gpu_that_another_process_has_is_not_even_checked_on(
+    request_, worker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(claims, "FOLDERS", (tmp_path,))
+    environment = environment_of("aaaa-1")
+    worker.hello = Hello("cuda", environment, None)
+    with (
+        leased([environment], print),
+        pytest.raises(UsageError, match="GPU-aaaa-1 is in use by process"),
+    ):
+        timeline_profile(request_)
+    assert worker.asked == []
 
 
 def test_the_profile_is_printed_and_kept(request_, worker, capsys):

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 from support.factories import make_environment
+from support.fake_gpus import environment_of
 from support.gate_rounds import ARMS, CONTROL, HEAD, make_rounds, subject, without
 
+from bt_bench.base import Bullets
 from bt_bench.report.page import gate_page, render_page
 from bt_bench.report.page.drawing import line_drawing
 from bt_bench.report.page.parts import LineChart, Page
 from bt_bench.results import Judging, Recording, Revision
 from bt_bench.results.gate.recording import with_rounds
 from bt_bench.results.gate.rounds import GateRound
+from bt_bench.results.run.conditions import Condition, Harm
 from bt_bench.results.run.result import Tool
 from bt_bench.runs import judge_recording
 
@@ -92,6 +95,32 @@ def test_values_that_are_missing_are_counted_and_many_rounds_are_thinned(
     chart = charts(page_of(many))["rounds/step/one/fused/host_us"]
     assert "one of every 3 rounds" in chart.title
     assert len(chart.data.rows) == 150
+
+
+def test_each_gpu_is_there_with_its_rounds_and_with_what_it_alone_has(
+    slower: list[GateRound],
+) -> None:
+    rounds = [replace(taken, device=at % 3 // 2) for at, taken in enumerate(slower)]
+    own, other, idle = (environment_of(f"{name * 8}-1") for name in "abc")
+    held = [other.gpus[0].model_copy(update={"throttle_reasons": ["gpu_idle", "power"]})]
+    shared = Condition(name="a stranger", effect="slow", remedy="wait", harm=Harm.NOTED)
+    others = [other.model_copy(update={"gpus": held, "conditions": [shared]}), idle]
+    page = page_of(recorded(rounds, environment=own, others=others))
+    blocks = (block for section in page.sections for block in section.blocks)
+    texts = next(
+        each for each in blocks if isinstance(each, Bullets) and "on GPU-" in each.items[0]
+    )
+    first, *rest = texts.items
+    assert (
+        first
+        == "22 rounds on GPU-aaaaaaaa, 10 rounds on GPU-bbbbbbbb and 0 rounds on GPU-cccccccc."
+    )
+    alone = [text for text in rest if text.startswith("GPU-")]
+    assert alone == [
+        "GPU-bbbbbbbb: Warning: a stranger: slow; wait.",
+        "GPU-bbbbbbbb: Its clocks were held back at the start: power.",
+    ]
+    assert sum(text.startswith("Measured on NVIDIA H200") for text in rest) == 1
 
 
 def test_arms_that_were_measured_apart_are_compared_with_the_base_alone(

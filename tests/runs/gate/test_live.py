@@ -19,6 +19,8 @@ from bt_bench.analysis.deciding import exit_code
 from bt_bench.analysis.verdicts import Cause, Verdict
 from bt_bench.base.errors import ExitCode, NotComparableError, UsageError
 from bt_bench.report.formats.github_format import render_github
+from bt_bench.report.formats.json_format import render_json
+from bt_bench.report.formats.md_format import render_md
 from bt_bench.report.formats.table_format import render_table
 from bt_bench.results.gate.recording import read_recording, write_recording
 from bt_bench.results.run.conditions import Condition, Harm
@@ -26,8 +28,16 @@ from bt_bench.runs.gate.live import GateRequest, prepare, run_live_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.trees import Location, Tree
-from bt_bench.runs.leases import leased
 from bt_bench.suites.block_tables import operations as ops
+from bt_bench.worker import WorkerError, leased
+from bt_bench.worker.tasks.tasks import MeasureRound
+
+
+@pytest.fixture(autouse=True)
+def own_claims(tmp_path, monkeypatch):
+    """Other tests on this host have GPUs of the same names."""
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr("bt_bench.base.claims.FOLDERS", (tmp_path,))
 
 
 @pytest.fixture(autouse=True)
@@ -463,6 +473,38 @@ def test_several_gpus_come_to_the_verdicts_of_one(tmp_path):
         write_recording(tmp_path / "changed.json", changed)
 
 
+def test_the_estimate_counts_the_gpus(tmp_path):
+    def expected(*gpus, metric):
+        request = on_gpus(tmp_path / f"{metric}{len(gpus)}", *gpus)
+        request = replace(request, patterns=(metric,), looks=(1000,), limit=1000, workers=24)
+        words = prepare(request).expected.split()
+        return float(words[1]) * {"hours": 60, "minutes": 1}[words[2]]
+
+    eight = [f"GPU-{number}" for number in range(8)]
+    assert expected(*eight, metric="gpu_us") < 0.7 * expected("GPU-0", metric="gpu_us")
+    assert expected(*eight, metric="host_us") > 0.7 * expected("GPU-0", metric="host_us")
+
+
+def test_a_gpu_that_was_lost_is_in_the_report_with_the_rounds_that_were_measured_anew(
+    tmp_path, monkeypatch
+):
+    run = fake_rounds.InProcess.run
+
+    def falls_off(worker, task, arms, watcher=None):
+        if isinstance(task, MeasureRound) and worker._setup.device == "GPU-b":
+            raise WorkerError("no GPU\nto run on")
+        return run(worker, task, arms, watcher)
+
+    monkeypatch.setattr(fake_rounds.InProcess, "run", falls_off)
+    judged = run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), Quiet())
+    lost = (
+        "GPU-b was given up, with 3 rounds of it measured anew on another device: no GPU to run on"
+    )
+    assert judged.warnings == (lost,)
+    assert lost in render_json(judged)
+    assert lost in " ".join(render_md(judged).split())
+
+
 def test_gpus_of_two_models_are_refused(tmp_path, monkeypatch):
     def other(uuid):
         return environment_of(uuid, "NVIDIA H100" if uuid == "b" else "NVIDIA H200")
@@ -481,14 +523,14 @@ def test_a_gate_has_its_gpus_to_itself_from_its_checks_to_its_last_round(tmp_pat
             if len(self.phases) > 2:
                 with (
                     pytest.raises(UsageError, match="GPU-b is in use by process"),
-                    leased([environment_of("b")], shared=True),
+                    leased([environment_of("b")], print, shared=True),
                 ):
                     pass
 
     progress = Second()
     run_live_gate(on_gpus(tmp_path, "GPU-a", "GPU-b"), progress)
     assert len(progress.phases) > 4
-    with leased([environment_of("a"), environment_of("b")]):
+    with leased([environment_of("a"), environment_of("b")], print):
         with pytest.raises(UsageError, match="GPU-a is in use by process"):
             run_live_gate(on_gpus(tmp_path / "2", "GPU-a"), Quiet())
         with pytest.raises(UsageError, match="--gpus names GPU-c twice"):

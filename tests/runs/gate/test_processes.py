@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -15,9 +17,9 @@ from bt_bench.base.errors import UsageError
 from bt_bench.results.gate.rounds import GateArm
 from bt_bench.results.run.nouns import Method
 from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
-from bt_bench.runs.gate.sides import checkers
+from bt_bench.runs.gate.sides import Checkers, checkers
 from bt_bench.suites.block_tables import operations as ops
-from bt_bench.worker import Noticing, WorkerError
+from bt_bench.worker import Noticing, Supervisor, WorkerError
 from bt_bench.worker.tasks.outcome import RoundProgress
 
 
@@ -227,6 +229,10 @@ def test_rounds_of_a_device_that_falls_off_are_measured_on_the_other(tmp_path):
         "device 2 (GPU-b) is given up: no fresh worker could be started: no GPU to run on: "
         "GPU-b is none; its rounds are measured anew"
     ]
+    assert [(at, each.rounds) for at, each in source.lost.items()] == [(1, 2)]
+    again = source_of(source._request, before=source)
+    assert {taken.device for taken in again.take(2)} == {0}
+    assert (again._progress.said, again.workers, again.lost[1].rounds) == ([], 2, 0)
     assert multiprocessing.active_children() == []
 
 
@@ -239,11 +245,25 @@ def test_a_device_that_is_gone_before_the_next_batch_is_given_up(tmp_path):
     assert source._progress.said[0].startswith("device 1 (GPU-a) is given up: no GPU to run on")
 
 
-def test_without_a_device_rounds_end(tmp_path):
+@pytest.mark.parametrize("devices", [TWO, TWO[:1]])
+def test_without_a_device_rounds_end_and_those_that_were_whole_are_kept(
+    tmp_path, devices, monkeypatch
+):
     lost = {n: {"us": 10.0, "falls_off": gpu} for n, gpu in zip(NAMES, TWO, strict=True)}
-    source = source_of(request_of(tmp_path, base=lost, workers=4, devices=TWO))
+    kept = []
+    request = request_of(tmp_path, base=lost, workers=4, devices=devices)
+    source = source_of(request, on_batch=kept.extend)
+    measure, measured = source._measure, Counter()
+
+    def falls_off_later(worker, crew, names):
+        """The first round of each device is of variants that stay, and so whole."""
+        measured[worker._setup.device] += 1
+        return measure(worker, crew, [] if measured[worker._setup.device] == 1 else names)
+
+    monkeypatch.setattr(source, "_measure", falls_off_later)
     with pytest.raises(WorkerError, match="no GPU to run on"):
         source.take(4)
+    assert {taken.device for taken in kept} == set(range(len(devices)))
     assert multiprocessing.active_children() == []
 
 
@@ -265,6 +285,40 @@ def test_revisions_are_checked_on_a_device_each(tmp_path):
             ("first", ops.STAGE, "one"): "old: slot 3 is 17",
             ("second", None, None): "new: conformance:corners: slot 3 is 17",
         }
+
+
+def test_a_checking_worker_that_was_replaced_lives_on_after_its_checks(tmp_path, monkeypatch):
+    """It has the changes that variants made, and would end with the thread that started it."""
+    fresh, starters = Supervisor._fresh, []
+
+    def noted(supervisor):
+        starters.append(threading.current_thread())
+        return fresh(supervisor)
+
+    monkeypatch.setattr(Supervisor, "_fresh", noted)
+    fault = {"first": {"us": 1.0, "fault": "kills_once check"}}
+    request = request_of(tmp_path, base=fault, devices=TWO)
+    base = replace(request.sides[GateArm.BASE], label="HEAD@{1}")
+    sides = {**request.sides, GateArm.BASE: base}
+    with checkers(replace(request, sides=sides), Quiet()) as workers:
+        assert workers.failures(NAMES, Quiet()) == {}
+        assert [text.partition(",")[0] for text in workers.warnings] == ["HEAD@{1}: first"]
+        assert len(starters) == 3
+        assert all(thread.is_alive() for thread in starters)
+
+
+def test_a_device_that_is_lost_while_it_checks_is_named(tmp_path, monkeypatch):
+    def gone(_worker, side, *_):
+        if side.label == "new":
+            raise WorkerError("no GPU to run on")
+        return {}
+
+    monkeypatch.setattr(Checkers, "_wrong", gone)
+    with (
+        checkers(request_of(tmp_path, devices=TWO), Quiet()) as workers,
+        pytest.raises(WorkerError, match=r"device 2 \(GPU-b\), which checks: no GPU to run on"),
+    ):
+        workers.failures(NAMES, Quiet())
 
 
 def test_strangers_on_the_gpu_are_told(tmp_path):

@@ -155,7 +155,7 @@ def test_our_own_process_under_the_tool(request_of, kernels, tmp_path, monkeypat
     request = request_of("fused", "baseline")
     told = []
     taken = take_counters(request, told.append, ncu=Ncu(program, "2025.3.1.0"))
-    assert told == ["fused, 1 of 2", "baseline, 2 of 2"]
+    assert told == ["profiling fused, 1 of 2", "profiling baseline, 2 of 2"]
     assert taken.counters.environment.interpreted
     assert taken.counters.required_bytes > 0
     assert [kernel.name for kernel in taken.counters.variants[0].kernels] == ["a"]

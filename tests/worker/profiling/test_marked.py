@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 
 import pytest
+from support.fake_gpus import environment_of
 
+from bt_bench.base import claims
 from bt_bench.base.errors import UsageError
 from bt_bench.config.load import load_config
 from bt_bench.results import Plan, ReasonCode
 from bt_bench.suites.block_tables import operations as ops
 from bt_bench.variants.catalogue import find_variants
+from bt_bench.worker import leased
 from bt_bench.worker.profiling import marked as process
 from bt_bench.worker.profiling.marking import (
     ANSWER_NAME,
@@ -84,7 +88,7 @@ def request_of(tmp_path):
         found = find_variants([folder])
         arms = arms_of([found[name] for name in sources])
         setup = WorkerSetup(device="cpu", arms=arms, plan=Plan())
-        return MarkRequest(setup, case, operation, step, calls=2, warm_up=1)
+        return MarkRequest(setup, case, operation, step, 2, 1, command=("profile", "tiny"))
 
     return made
 
@@ -95,7 +99,7 @@ def test_only_the_operation_lies_in_the_range(request_of, notes):
     marked = process.run(request, told.append, {})
     assert marked.ranges == {"mine": "mine.step.one"}
     assert not marked.failures
-    assert told == ["mine, 1 of 1"]
+    assert told == ["profiling mine, 1 of 1"]
     text = notes.read_text()
     last = marked.num_steps - 1
     assert text.count(f"<mine.step.one:{last} step >") == 2
@@ -124,17 +128,33 @@ def test_a_step_that_the_window_lacks_is_refused(request_of, notes):
         process.run(request_of(step=99, mine=MINE), lambda _: None, {})
 
 
-def test_the_answer_is_left_in_the_folder(request_of, notes, tmp_path, capfd):
+def test_a_gpu_that_another_process_has_is_not_profiled(request_of, notes, tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "FOLDERS", (tmp_path,))
+    environment = environment_of("aaaa-1")
+    read = "bt_bench.worker.machine.environment.read_environment"
+    monkeypatch.setattr(read, lambda *_: environment)
+    with (
+        leased([environment], print),
+        pytest.raises(UsageError, match="GPU-aaaa-1 is in use by process"),
+    ):
+        process.run(request_of(mine=MINE), print, {})
+    assert not notes.exists()
+    assert process.run(request_of(mine=MINE), print, {}).ranges
+
+
+def test_the_answer_is_left_in_the_folder(request_of, notes, tmp_path, capfd, monkeypatch):
     folder = tmp_path / "asked"
     folder.mkdir()
     (folder / REQUEST_NAME).write_bytes(pickle.dumps(request_of(mine=MINE)))
     assert read_answer(folder) is None
+    monkeypatch.setattr(sys, "argv", ["marked.py", str(folder)])
     process.main(folder)
+    assert sys.argv[1:] == ["profile", "tiny"]  # by which others know who has the GPU
     out, err = capfd.readouterr()
     assert out == ""
     assert "a variant that prints" in err
     assert accepted(read_answer(folder)).ranges == {"mine": "mine.step.one"}
-    assert (folder / PROGRESS_NAME).read_text() == "mine, 1 of 1\n"
+    assert (folder / PROGRESS_NAME).read_text() == "profiling mine, 1 of 1\n"
     (folder / REQUEST_NAME).write_bytes(pickle.dumps(request_of(step=99, mine=MINE)))
     process.main(folder)
     with pytest.raises(UsageError, match="has no such step"):
