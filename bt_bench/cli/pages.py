@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import UsageError
+from bt_bench.base.names import RECORDING_NAME
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from bt_bench.results.files.kinds import DocumentKind
 
 PAGE_FORMAT = "html"
-RECORDING_NAME = "recording.json"
 CENSUS_NAMES = ("base-census.json", "head-census.json")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -31,9 +32,15 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
     if recording is None:
         return judged_page(judged)
     tool = recording.tool
+    places = [part.environment for part in recording.parts or [recording]]
     details = (
         Section(
-            "Where it was measured", (Bullets((*describe_environment(recording.environment),)),)
+            "Where it was measured",
+            (
+                Bullets(
+                    tuple(dict.fromkeys(chain.from_iterable(map(describe_environment, places))))
+                ),
+            ),
         ),
         Section(
             "Repeat it",
@@ -43,11 +50,19 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
             ),
         ),
     )
+    parts = [(part, _ledger(part)) for part in recording.parts or [recording]]
+
+    def charts(key: str) -> Iterator[LineChart]:
+        for part, ledger in parts:  # of which one has the case
+            yield from _charts(part, ledger, key, _by_subject(judged))
+
+    return judged_page(judged, details, blocks_of=charts)
+
+
+def _ledger(recording: Recording) -> Ledger:
     ledger = Ledger(recording.table())
     ledger.add(recording.gate_rounds())
-    return judged_page(
-        judged, details, blocks_of=lambda key: _charts(recording, ledger, key, _by_subject(judged))
-    )
+    return ledger
 
 
 def _by_subject(judged: Judged) -> dict[tuple[str, str, str], Judgement]:
