@@ -59,7 +59,7 @@ def merge(
     The runs must be of one config, measured by the same code; GPUs and hosts may differ, and each
     case keeps its own. Every case must be there once. Needs neither torch nor a GPU. Exits with 4
     if the runs do not belong together or something is missing, with 5 if a variant failed a case.
-    Verdicts of gates are taken as they are, and the exit code is that of the worst shard.
+    Verdicts of gates are taken as they are, and the exit code is the worst of the shards'.
 
     Examples:
     - `bt-bench merge shards/1 shards/2 --out reports/all`
@@ -103,7 +103,8 @@ def _merge_gates(request: MergeRequest, outputs: Sequence[Output], show_all: boo
     merged = merge_gates(request)
     write_outputs(merged.judged, outputs, show_all)
     write_gate_page(merged.judged, merged.folder)
-    say(f"rounds and verdicts of {counted(len(merged.shards), 'shard')} are in {merged.folder}/")
+    rounds = "rounds and " * (merged.judged.power is not None)
+    say(f"{rounds}verdicts of {counted(len(merged.shards), 'shard')} are in {merged.folder}/")
     for line in merged.missing:
         say(f"error: {line}")
     fail_on, power = merged.asked.fail_on, merged.asked.require_power

@@ -109,6 +109,10 @@ def render_recording(file: Path, redact: Redactor | None = None) -> str:
     from bt_bench.runs import judge_recording
 
     recording = read_recording(file)
+    if not recording.subjects:
+        raise UsageError(
+            f"{file} has no rounds: nothing was timed, so there is no page but the gate's own"
+        )
     if redact is not None:
         recording = redacted(recording, redact)
     return render_page(gate_page(judge_recording(recording), recording))

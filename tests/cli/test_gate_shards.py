@@ -243,6 +243,8 @@ def test_shards_of_equal_trees_time_nothing_and_pass(shards, tmp_path):
         outcome = run("merge", "beside/1", "beside/2", "--out", out)
         assert outcome.code == 0, outcome.err
         assert "Verdicts: 8 SAME." in outcome.out
+        assert outcome.err == f"bt-bench: verdicts of 2 shards are in {out}/\n"
+        assert "has no rounds: nothing was timed" in refused("report", out)
     finally:
         shutil.rmtree("beside")
 

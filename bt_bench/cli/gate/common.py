@@ -297,8 +297,8 @@ def finish(
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
         write_gate_page(judged, folder, censuses)
-        rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
-        say(f"{rounds}verdicts are in {folder}/")
+        timed = judged.power is not None and (folder / RECORDING_NAME).exists()
+        say(f"{'rounds and ' * timed}verdicts are in {folder}/")
     return code_of(judged, options.fail_on, require_power=options.require_power)
 
 

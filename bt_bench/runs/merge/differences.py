@@ -11,6 +11,8 @@ from bt_bench.base.errors import NotComparableError, UsageError, shown
 from bt_bench.results import (
     DIVISION_NAME,
     Division,
+    Environment,
+    GateArm,
     LinedResult,
     Recording,
     Shard,
@@ -169,18 +171,23 @@ def gate_differences(first: ShardGate, other: ShardGate) -> Iterator[str]:
 
 def _facts_of_gate(recording: Recording) -> dict[str, object]:
     """Return the facts by name that must be equal; margins of cases are in the division."""
-    fields = recording.model_dump(
-        mode="json",
-        include={"schema_version": True, "config": True, "arms": True, "asked": True}
-        | {"tool": {"version"}, "environment": {*_SOFTWARE}}
-        | {"judging": {"margin", "alpha", "looks", "most_rounds", "detect"}},
-    )
-    suite = recording.suite
+    suite, judging, asked = recording.suite, recording.judging, recording.asked
+    rules = {"margin", "alpha", "looks", "most_rounds", "detect"}
     return {
-        **fields,
+        "schema_version": recording.schema_version,
+        "tool.version": recording.tool.version,
+        "config": recording.config,
         "suite": suite_name(suite),
         "suite.source_sha256": None if suite is None else suite.source_sha256,
+        "arms": {arm: recording.arms[arm].model_dump() for arm in (GateArm.BASE, GateArm.HEAD)},
+        "judging": judging and judging.model_dump(include=rules),
+        "asked": asked and asked.model_dump(mode="json"),
+        **_software(recording.environment),
     }
+
+
+def _software(environment: Environment) -> dict[str, object]:
+    return {f"environment.{name}": getattr(environment, name) for name in _SOFTWARE}
 
 
 def _of_values(
@@ -209,7 +216,6 @@ def _of_results(first: LinedResult, other: LinedResult) -> Iterator[str]:
 def _facts(header: VariantResult) -> dict[str, object]:
     """Return the facts by name that must be equal."""
     suite, variant = header.suite, header.variant
-    environment = {f"environment.{name}": getattr(header.environment, name) for name in _SOFTWARE}
     return {
         "schema_version": header.schema_version,
         "tool.version": header.tool.version,
@@ -219,7 +225,7 @@ def _facts(header: VariantResult) -> dict[str, object]:
         "suite.source_sha256": None if suite is None else suite.source_sha256,
         "variant.source_sha256": variant.source_sha256,
         "variant.native": variant.native,
-        **environment,
+        **_software(header.environment),
     }
 
 

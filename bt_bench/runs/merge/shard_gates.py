@@ -84,7 +84,7 @@ def _open(folder: Path) -> ShardGate:
     if not is_gate(folder):
         raise UsageError(
             f"{folder} is no gate's folder, but another one is; expected the folders of "
-            "`bt-bench gate … --shard K/N`, or those of runs"
+            "`bt-bench gate … --shard K/N`, or only of runs"
         )
     path, verdicts = (packed_or_not(folder / name) for name in (RECORDING_NAME, VERDICTS_NAME))
     recording = read_recording(path) if path.exists() else None
