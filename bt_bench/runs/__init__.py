@@ -29,7 +29,7 @@ from bt_bench.runs.gate.lost import (
 from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
-from bt_bench.runs.gate.shards import GateShard, shard_scope
+from bt_bench.runs.gate.shards import OwnShard, shard_scope
 from bt_bench.runs.gate.sides import GateSide, RoundsRequest
 from bt_bench.runs.gate.trees import (
     Tree,

@@ -35,12 +35,12 @@ def rounds_request(
     time_equal: bool,
     division: Division | None = None,
 ) -> GateRequest:
-    from bt_bench.runs import DEFAULT_LOOKS, GateRequest, GateShard
+    from bt_bench.runs import DEFAULT_LOOKS, GateRequest, OwnShard
     from bt_bench.worker.process.main import serve
 
     shard = None
     if division is not None:
-        shard = GateShard(division, asked_of(options, patterns, time_equal=time_equal))
+        shard = OwnShard(division, asked_of(options, patterns, time_equal=time_equal))
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
     return GateRequest(
         spec=options.spec,

@@ -46,7 +46,7 @@ from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.recorded import judging_of
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
-from bt_bench.runs.gate.shards import GateShard, shard_scope
+from bt_bench.runs.gate.shards import OwnShard, shard_scope
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
@@ -108,7 +108,7 @@ class GateRequest:
     command: tuple[str, ...] = ()
     on_traceback: Callable[[str], None] | None = None
     others: tuple[DeviceChoice, ...] = ()
-    shard: GateShard | None = None
+    shard: OwnShard | None = None
 
 
 @dataclass(frozen=True)

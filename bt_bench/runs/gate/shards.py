@@ -27,7 +27,7 @@ from bt_bench.runs.gate.trees import Tree
 
 
 @dataclass(frozen=True)
-class GateShard:
+class OwnShard:
     """The shard that a gate is.
 
     Args:

@@ -17,7 +17,7 @@ from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.loop import GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
 from bt_bench.runs.gate.recorded import judging_of
-from bt_bench.runs.gate.shards import GateShard, JudgedShard, collected
+from bt_bench.runs.gate.shards import JudgedShard, OwnShard, collected
 from bt_bench.suites.block_tables import operations as ops
 
 CASES = [f"case-{number}" for number in range(6)]
@@ -112,7 +112,7 @@ def test_what_the_config_lost_is_told_by_one_shard():
     told = []
     for index in range(1, 5):
         own, division = divide(spec, index, 4)
-        lost = GateShard(division, ASKED).own_lost(Lost(tuple(places), ("a warning",)))
+        lost = OwnShard(division, ASKED).own_lost(Lost(tuple(places), ("a warning",)))
         assert lost.warnings == ("a warning",)
         cases = {case.name for case in own.cases}
         assert all(case in cases or case == "gone" for _, case, _ in lost.places)
