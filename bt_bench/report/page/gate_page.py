@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 import numpy as np
 
@@ -32,16 +31,8 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
     if recording is None:
         return judged_page(judged)
     tool = recording.tool
-    places = [part.environment for part in recording.parts or [recording]]
     details = (
-        Section(
-            "Where it was measured",
-            (
-                Bullets(
-                    tuple(dict.fromkeys(chain.from_iterable(map(describe_environment, places))))
-                ),
-            ),
-        ),
+        Section("Where it was measured", (Bullets((*_where(recording),)),)),
         Section(
             "Repeat it",
             (
@@ -57,6 +48,14 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
             yield from _charts(part, ledger, key, _by_subject(judged))
 
     return judged_page(judged, details, blocks_of=charts)
+
+
+def _where(recording: Recording) -> Iterator[str]:
+    """Yield sentences on the machine, or on the machines of all shards."""
+    if recording.parts:
+        yield from dict.fromkeys(text for part in recording.parts for text in _where(part))
+    else:
+        yield from describe_environment(recording.environment)
 
 
 def _ledger(recording: Recording) -> Ledger:
