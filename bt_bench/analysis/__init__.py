@@ -35,6 +35,7 @@ from bt_bench.analysis.deciding import (
     not_comparable,
     timed_nothing,
     without_new_paths,
+    worst_code,
 )
 from bt_bench.analysis.figures import MethodLine, method_lines, step_medians_of, typical_us
 from bt_bench.analysis.influence import certain_influence

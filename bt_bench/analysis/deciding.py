@@ -154,8 +154,10 @@ NOT_TESTED = Decision(Verdict.INVALID, Cause.IMPOSSIBLE, None)
 """The decision on a contest that cannot be tested."""
 
 
-def decide(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
-    """Decide contests as one family.
+def decide(
+    contests: Sequence[Contest], correction: Correction, alpha: float, share: float = 1.0
+) -> list[Decision]:
+    """Decide contests as one family, or as a share of one whose other tests are decided elsewhere.
 
     Contests that cannot be tested do not belong to the family and do not affect the others.
 
@@ -163,9 +165,11 @@ def decide(contests: Sequence[Contest], correction: Correction, alpha: float) ->
         contests: all tests of the family.
         correction: for many tests.
         alpha: of the family, at this look.
+        share: of the family that these tests are, and so of its alpha that they may spend. If all
+            shares add up to one, alpha bounds the errors of the family, by Bonferroni's inequality.
     """
     can_be = [each.can_be_tested for each in contests]
-    tested = iter(_tested([*compress(contests, can_be)], correction, alpha))
+    tested = iter(_tested([*compress(contests, can_be)], correction, alpha, share))
     return [next(tested) if can else NOT_TESTED for can in can_be]
 
 
@@ -215,23 +219,26 @@ def detection_limit(
     return math.expm1(min(LARGEST_LOG, end + missed + reach * error))
 
 
-def _tested(contests: Sequence[Contest], correction: Correction, alpha: float) -> list[Decision]:
+def _tested(
+    contests: Sequence[Contest], correction: Correction, alpha: float, share: float
+) -> list[Decision]:
     correct = CORRECTIONS[correction]
-    strictest = alpha if correction is Correction.NONE else alpha / max(1, len(contests))
+    tests = math.ceil(round(len(contests) / share, 6))  # 3 / 0.3 is a little more than 10
+    strictest = alpha if correction is Correction.NONE else alpha / max(1, tests)
     tails = [each.tails for each in contests]
     # Worse means more where less is better, and less where more is better.
     worse = [int(each.direction is Direction.HIGHER) for each in contests]
     slower = [pair[index] for pair, index in zip(tails, worse, strict=True)]
     faster = [pair[1 - index] for pair, index in zip(tails, worse, strict=True)]
-    of_slower, of_faster = correct(slower, alpha), correct(faster, alpha)
+    of_slower, of_faster = correct(slower, alpha * share), correct(faster, alpha * share)
     return [
         _decision(
             contest,
-            (slower[index], of_slower.adjusted[index], of_slower.levels[index]),
-            (faster[index], of_faster.adjusted[index], of_faster.levels[index]),
+            (slower[index], min(1.0, of_slower.adjusted[index] / share), of_slower.levels[index]),
+            (faster[index], min(1.0, of_faster.adjusted[index] / share), of_faster.levels[index]),
             alpha,
             strictest,
-            len(contests),
+            tests,
         )
         for index, contest in enumerate(contests)
     ]
@@ -294,6 +301,12 @@ _EXITS = (
     (FailOn.INVALID, Verdict.INVALID, ExitCode.CHECK_FAILED),
     (FailOn.INCONCLUSIVE, Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE),
 )
+
+
+def worst_code(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the exit code of several comparisons together: a regression counts before all."""
+    order = [*(code for _, _, code in _EXITS), ExitCode.OK]
+    return min(codes, key=order.index)
 
 
 def exit_code(

@@ -97,7 +97,7 @@ class Entry:
 
 
 def judge_entries(
-    entries: Sequence[Entry], correction: Correction, alpha: float
+    entries: Sequence[Entry], correction: Correction, alpha: float, share: float = 1.0
 ) -> list[Judgement]:
     """Judge entries, in their order; entries of one family are corrected together.
 
@@ -105,6 +105,7 @@ def judge_entries(
         entries: each with an outcome.
         correction: for many tests.
         alpha: of each family, at this look.
+        share: of each family that the entries are; see `decide`.
     """
     families: dict[Hashable, list[tuple[Entry, Contest]]] = {}
     for entry in entries:
@@ -112,7 +113,7 @@ def judge_entries(
             families.setdefault(entry.family, []).append((entry, contest))
     decisions: dict[int, Decision] = {}
     for members in families.values():
-        decided = decide([contest for _, contest in members], correction, alpha)
+        decided = decide([contest for _, contest in members], correction, alpha, share)
         decisions |= {id(entry): each for (entry, _), each in zip(members, decided, strict=True)}
     return [
         settled(entry) if id(entry) not in decisions else _decided(entry, decisions[id(entry)])

@@ -166,8 +166,9 @@ def judge_rounds(
     alpha: float,
     labels: Labels = Labels(),
     apart: Mapping[str, str] | None = None,
+    share: float = 1.0,
 ) -> list[Judgement]:
-    """Judge all subjects as one family, in their order.
+    """Judge all subjects as one family, or as a share of one, in their order.
 
     Args:
         ledger: the rounds so far.
@@ -177,6 +178,7 @@ def judge_rounds(
         labels: of base and head.
         apart: variants whose arms ran in a process each, with the reason; the arms of all others
             shared one.
+        share: of the family that the subjects are; see `decide`.
     """
     values = ledger.values()
     with_values = {
@@ -200,7 +202,7 @@ def judge_rounds(
             entry.after += f"; measured apart, so the interval is wider: {why_apart}"
         sides.fill(entry, thresholds.get(subject, rules.margin))
         entries.append(entry)
-    return judge_entries(entries, rules.correction, alpha)
+    return judge_entries(entries, rules.correction, alpha, share)
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,11 @@ MOST_ROUNDS = 2000
 """The maximum number of rounds that a gate can be set to take."""
 
 
+RECORDING_NAME = "recording.json"
+VERDICTS_NAME = "verdicts.json"
+"""Files in the folder of a gate: its rounds, and its verdicts."""
+
+
 class FailOn(StrEnum):
     """Verdicts that make a command exit with a code other than 0."""
 

@@ -1,4 +1,4 @@
-"""`bt-bench merge`."""
+"""`bt-bench merge`, of runs or of gates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bt_bench.base.errors import ExitCode, counted, listed
+from bt_bench.base.errors import ExitCode, UsageError, counted, listed
 from bt_bench.cli.exits import say, visible
+from bt_bench.cli.gate.common import code_of
 from bt_bench.cli.next_steps import command
 from bt_bench.cli.options import JsonOption, print_json
+from bt_bench.cli.outputs import FormatOption, Output, parse_outputs, write_outputs
+from bt_bench.cli.pages import write_gate_page
 
 if TYPE_CHECKING:
-    from bt_bench.runs import Merged
+    from collections.abc import Sequence
+
+    from bt_bench.runs import Merged, MergeRequest
 
 
 def merge(
@@ -21,7 +26,7 @@ def merge(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="The folders of the runs of all shards, in any order.",
+            help="The folders of the runs, or of the gates, of all shards, in any order.",
             show_default=False,
         ),
     ],
@@ -30,7 +35,7 @@ def merge(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write the merged run to DIR. DIR must not exist.",
+            help="Write the merged run or gate to DIR. DIR must not exist.",
             show_default=False,
         ),
     ],
@@ -38,25 +43,41 @@ def merge(
         bool,
         typer.Option(
             "--allow-partial",
-            help="Merge although shards or cases are missing; the result is marked as partial.",
+            help="Merge although shards or cases are missing; the result is marked as partial, "
+            "and a gate does not pass.",
         ),
+    ] = False,
+    formats: FormatOption = None,
+    show_all: Annotated[
+        bool,
+        typer.Option("--all", help="List all verdicts of gates, and how they were decided."),
     ] = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Merge the runs of the shards of a sweep into one run.
+    """Merge the runs of the shards of a sweep into one run, or gates of shards into one gate.
 
     The runs must be of one config, measured by the same code; GPUs and hosts may differ, and each
     case keeps its own. Every case must be there once. Needs neither torch nor a GPU. Exits with 4
     if the runs do not belong together or something is missing, with 5 if a variant failed a case.
+    Verdicts of gates are taken as they are, and the exit code is the worst of the shards'.
 
     Examples:
     - `bt-bench merge shards/1 shards/2 --out reports/all`
     - `bt-bench merge shards/* --out reports/all --allow-partial`
+    - `bt-bench merge gates/* --out gate --format github --format junit=gate.xml`
     """
-    from bt_bench.runs import MergeRequest
+    from bt_bench.runs import MergeRequest, is_gate
     from bt_bench.runs import merge as merge_runs
 
-    merged = merge_runs(MergeRequest(runs, out, allow_partial))
+    request = MergeRequest(runs, out, allow_partial)
+    if any(map(is_gate, runs)):
+        return _merge_gates(request, parse_outputs(formats, as_json), show_all)
+    if formats or show_all:
+        option = "--format" if formats else "--all"
+        raise UsageError(
+            f"{option} is for the verdicts of gates, and {runs[0]} is none's folder; leave it out"
+        )
+    merged = merge_runs(request)
     for line in merged.missing:
         say(f"warning: {line}")
     if as_json:
@@ -73,6 +94,24 @@ def merge(
         print(visible(f"Measured on {listed(_machines(merged))}"))
         print(visible(f"Next:    {command('show', merged.folder)}"))
     return ExitCode.CHECK_FAILED if _count(merged, "failed") else ExitCode.OK
+
+
+def _merge_gates(request: MergeRequest, outputs: Sequence[Output], show_all: bool) -> ExitCode:
+    from bt_bench.analysis import worst_code
+    from bt_bench.runs import merge_gates
+
+    merged = merge_gates(request)
+    write_outputs(merged.judged, outputs, show_all)
+    write_gate_page(merged.judged, merged.folder)
+    rounds = "rounds and " * (merged.judged.power is not None)
+    say(f"{rounds}verdicts of {counted(len(merged.shards), 'shard')} are in {merged.folder}/")
+    for line in merged.missing:
+        say(f"error: {line}")
+    fail_on, power = merged.asked.fail_on, merged.asked.require_power
+    codes = [code_of(shard.judged, fail_on, require_power=power) for shard in merged.shards]
+    if merged.missing:
+        codes.append(ExitCode.NOT_COMPARABLE)
+    return worst_code(codes)
 
 
 def _machines(merged: Merged) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import UsageError
+from bt_bench.base.names import RECORDING_NAME
 from bt_bench.cli.exits import say, visible
 from bt_bench.cli.outputs import Output, parse_outputs, write_output
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from bt_bench.results.files.kinds import DocumentKind
 
 PAGE_FORMAT = "html"
-RECORDING_NAME = "recording.json"
 CENSUS_NAMES = ("base-census.json", "head-census.json")
 
 
@@ -109,6 +109,10 @@ def render_recording(file: Path, redact: Redactor | None = None) -> str:
     from bt_bench.runs import judge_recording
 
     recording = read_recording(file)
+    if not recording.subjects:
+        raise UsageError(
+            f"{file} has no rounds: nothing was timed, so there is no page but the gate's own"
+        )
     if redact is not None:
         recording = redacted(recording, redact)
     return render_page(gate_page(judge_recording(recording), recording))

@@ -21,7 +21,7 @@ ShardOption = Annotated[
         "--shard",
         metavar="K/N",
         help="Take only the K-th of N shares of the cases, K from 1 to N. bt-bench merge puts the "
-        "shares of a sweep together.",
+        "shares of a sweep or a gate together.",
         show_default="all cases",
     ),
 ]

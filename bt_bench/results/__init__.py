@@ -64,11 +64,14 @@ from bt_bench.results.gate.census import (
     write_census,
 )
 from bt_bench.results.gate.recording import (
+    Asked,
     Judging,
+    RecordedSubject,
     Recorder,
     Recording,
     Revision,
     read_recording,
+    write_recording,
 )
 from bt_bench.results.gate.rounds import GateArm, GateRound, RoundSource, SeriesKey
 from bt_bench.results.profile.counters import (

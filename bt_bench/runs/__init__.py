@@ -29,6 +29,7 @@ from bt_bench.runs.gate.lost import (
 from bt_bench.runs.gate.recorded import judge_recording
 from bt_bench.runs.gate.recording import record
 from bt_bench.runs.gate.sameness import compare_trees
+from bt_bench.runs.gate.shards import OwnShard, shard_scope
 from bt_bench.runs.gate.sides import GateSide, RoundsRequest
 from bt_bench.runs.gate.trees import (
     Tree,
@@ -41,7 +42,9 @@ from bt_bench.runs.gate.trees import (
 )
 from bt_bench.runs.gate.wanted import choose_metrics
 from bt_bench.runs.gpus import chosen_gpus, entered
+from bt_bench.runs.merge.gates import MergedGate, merge_gates
 from bt_bench.runs.merge.merging import Merged, MergeRequest, merge
+from bt_bench.runs.merge.shard_gates import is_gate
 from bt_bench.runs.preflight import (
     check_conditions,
     check_files,

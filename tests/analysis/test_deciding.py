@@ -19,6 +19,7 @@ from bt_bench.analysis.deciding import (
     exit_code,
     not_comparable,
     without_new_paths,
+    worst_code,
 )
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.analysis.verdicts import (
@@ -45,6 +46,58 @@ def contest(percent: float, error: float = 0.001, margin: Margin = MARGIN) -> Co
 
 def verdicts(*contests: Contest, correction: Correction = Correction.HOLM) -> list[Verdict]:
     return [decision.verdict for decision in decide(contests, correction, 0.01)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_of_a_family_spend_its_alpha_together(seed: int) -> None:
+    """Whatever the figures and the shares: Bonferroni's level or more for each, and no more in all.
+
+    The estimates are small multiples of their error, so some are found at any level, some at none.
+    """
+    generator = np.random.default_rng(seed)
+    shards = [generator.uniform(2.0, 2.7, count) for count in generator.integers(1, 6, size=3)]
+    tests = sum(map(len, shards))
+    spent = 0.0
+    for changes in shards:
+        contests = [contest(float(change)) for change in changes]
+        share = len(contests) / tests
+        decisions = decide(contests, Correction.HOLM, 0.01, share)
+        for each in decisions:
+            assert each.evidence is not None
+            found = each.verdict is Verdict.SLOWER
+            assert each.evidence.tests == tests
+            assert found == (each.evidence.adjusted_slower <= 0.01)
+            assert found or each.evidence.p_slower > 0.01 / tests
+            least = math.log1p(each.evidence.detectable)
+            (alone,) = decide([contests[0]], Correction.HOLM, 0.01 / tests)
+            assert alone.evidence is not None
+            assert least == pytest.approx(math.log1p(alone.evidence.detectable))
+        by_itself = decide(contests, Correction.HOLM, 0.01 * share)
+        assert [each.verdict is Verdict.SLOWER for each in by_itself] == [
+            each.verdict is Verdict.SLOWER for each in decisions
+        ]
+        spent += 0.01 * share
+    assert spent == pytest.approx(0.01)
+
+
+def test_a_family_that_is_whole_is_decided_as_ever() -> None:
+    contests = [contest(percent) for percent in (5.0, 2.5, 2.3, 0.0)]
+    assert decide(contests, Correction.HOLM, 0.01, 1.0) == decide(contests, Correction.HOLM, 0.01)
+
+
+def test_the_sameness_of_a_share_is_that_of_a_whole() -> None:
+    """It raises no alarm, so it is at alpha itself, whoever judges the other figures."""
+    near = [contest(1.7), contest(1.75)]
+    (whole, _), (share, _) = (decide(near, Correction.HOLM, 0.01, part) for part in (1.0, 0.01))
+    assert whole.verdict is share.verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [((0, 0), 0), ((0, 3), 3), ((3, 5), 5), ((5, 4), 4), ((4, 1, 5), 1)],
+)
+def test_of_several_gates_the_worst_counts(codes: tuple[int, ...], worst: int) -> None:
+    assert worst_code(map(ExitCode, codes)) == worst
 
 
 def test_verdicts_on_both_sides_of_the_margin() -> None:

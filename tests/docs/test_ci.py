@@ -34,7 +34,7 @@ def cells(section, marker):
 
 
 def test_the_workflow_uses_the_action_as_it_is():
-    workflow, _ = pipelines()
+    workflow, *_ = pipelines()
     steps = workflow["jobs"]["static"]["steps"]
     assert steps[0]["uses"].startswith("actions/checkout@")
     assert steps[0]["with"]["fetch-depth"] == 2
@@ -52,17 +52,41 @@ def test_all_inputs_are_described_with_their_defaults():
 
 
 def test_gitlab_reads_the_report_that_the_gate_writes():
-    _, pipeline = pipelines()
+    _, pipeline, _ = pipelines()
     report = pipeline["gate"]["artifacts"]["reports"]["junit"]
     assert f"--format junit={report}" in pipeline["gate"]["script"]
     assert pipeline["gate"]["artifacts"]["when"] == "always"
+
+
+def test_the_matrix_has_all_shards_and_merges_what_they_leave(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    *_, matrix = pipelines()
+    shard, merged = (matrix["jobs"][name] for name in ("shard", "gate"))
+    numbers = shard["strategy"]["matrix"]["shard"]
+    assert numbers == [*range(1, len(numbers) + 1)]
+    (gate,) = [step["run"] for step in shard["steps"] if "run" in step]
+    assert f"--shard ${{{{ matrix.shard }}}}/{len(numbers)} --out gates/" in gate
+    (_, merge) = [step["run"] for step in merged["steps"] if "run" in step]
+    assert "bt-bench merge gates/* --out gate " in merge
+    for line in (gate, merge):
+        command = line.split()[1]
+        listed = run(command, "--help").out
+        assert all(f"{option} " in listed for option in re.findall(r" (--[a-z-]+)", line))
+    kept = [
+        step["with"]["path"]
+        for step in (*shard["steps"], *merged["steps"])
+        if "path" in step.get("with", ())
+    ]
+    assert kept == ["gates", "gates", "gate"]
+    assert merged["needs"] == "shard"
+    assert merged["if"] == "${{ !cancelled() }}"
 
 
 def test_lines_that_call_the_gate_have_options_and_formats_that_exist(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     listed = run("gate", "--help").out
     lines = re.findall(r"bt-bench (gate --config .*)", "\n".join((*blocks("sh"), *blocks("yml"))))
-    assert len(lines) == 6
+    assert len(lines) == 7
     for line in lines:
         for option in re.findall(r" (--[a-z-]+)", line):
             assert f"{option} " in listed, option

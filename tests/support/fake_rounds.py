@@ -1,15 +1,15 @@
 """Workers that take process-rounds by a script, for tests of the gate; neither torch nor Triton.
 
 The script is `script.json` in the folder of the variants' files: per variant `us`, the value of all
-its series, `launches`, how many there are in a step (2 if left out), `paths`, the launch paths that
-it has (`jit` if left out), `imports` and `changes`, what it changes for the whole process when it
-is imported or measured, `influence`, what the head does to whoever runs next, `visitors`, how many
-processes are on the GPU, `stops`, how often a quota stops it, `ticks` of device clocks by method,
-and `fault`, what happens to it when (`lonely` where it is imported beside
-another side, `raises`, `kills`, `kills_once` in `check`, `count`, `prepare` or `measure`;
-`crashes_once` says so and kills nothing), or what it is wrong on or lacks a feature for (`check
-one`, `lacks one`), and `falls_off`, a device that is lost when it is measured there. What workers
-do is appended to `log`.
+its series, `factors` on it by case, `launches`, how many there are in a step (2 if left out),
+`paths`, the launch paths that it has (`jit` if left out), `imports` and `changes`, what it changes
+for the whole process when it is imported or measured, `influence`, what the head does to whoever
+runs next, `visitors`, how many processes are on the GPU, `stops`, how often a quota stops it,
+`ticks` of device clocks by method, and `fault`, what happens to it when (`lonely` where it is
+imported beside another side, `raises`, `kills`, `kills_once` in `check`, `count`, `prepare` or
+`measure`; `crashes_once` says so and kills nothing), or what it is wrong on or lacks a feature for
+(`check one`, `lacks one`), and `falls_off`, a device that is lost when it is measured there. What
+workers do is appended to `log`.
 """
 
 from __future__ import annotations
@@ -172,7 +172,14 @@ class _Worker:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.01)
         values = tuple(
-            RoundValue(unit.operation, unit.case.name, arm, series, self.us(arm), self.harm(arm))
+            RoundValue(
+                unit.operation,
+                unit.case.name,
+                arm,
+                series,
+                self.us(arm) * self.script[arm].get("factors", {}).get(unit.case.name, 1.0),
+                self.harm(arm),
+            )
             for unit in task.units
             for arm in arms
             if arm in unit.variants

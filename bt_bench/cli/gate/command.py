@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bt_bench.base.errors import ExitCode, UsageError
-from bt_bench.base.names import MOST_ROUNDS, parse_fail_on, resolved
+from bt_bench.base.names import MOST_ROUNDS, RECORDING_NAME, parse_fail_on, resolved
 from bt_bench.cli import completion
 from bt_bench.cli.gate.common import Options, both_trees, finish, make_folder
-from bt_bench.cli.gate.rounds import rounds_request, run_rounds, show_plan
+from bt_bench.cli.gate.rounds import end_empty, rounds_request, run_rounds, show_plan
 from bt_bench.cli.gpus import GateGpusOption, chosen_gpus
 from bt_bench.cli.loading import kernel_folders, load_spec
 from bt_bench.cli.options import (
@@ -40,7 +40,7 @@ from bt_bench.cli.outputs import (
     FormatOption,
     parse_outputs,
 )
-from bt_bench.cli.pages import RECORDING_NAME
+from bt_bench.cli.sharding import ShardOption, sharded
 
 if TYPE_CHECKING:
     from bt_bench.base.names import DeviceChoice
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 
 # Parameters without effect in each mode.
-_OF_ROUNDS = ("looks", "limit", "detect", "require_power", "workers", "time_equal", "gpus")
+_OF_ROUNDS = (
+    *("looks", "limit", "detect", "require_power", "workers", "time_equal", "gpus", "shard"),
+)
 _IDLE = {
     "--static": (*_OF_ROUNDS, "device", "threshold", "alpha", "allow_partial"),
     "--against": (*_OF_ROUNDS, "build"),
@@ -213,6 +215,7 @@ def gate(
             show_default="by cores",
         ),
     ] = None,
+    shard: ShardOption = None,
     time_equal: Annotated[
         bool, typer.Option("--time-equal", help="Measure even if both trees are equal.")
     ] = False,
@@ -239,6 +242,7 @@ def gate(
     Examples:
     - `bt-bench gate --config origin --base main`
     - `bt-bench gate --config origin --base main --gpus all`
+    - `bt-bench gate --config origin --base main --shard 1/4 --out gates/1`
     - `bt-bench gate --config my.yaml --base HEAD~1 --kernels ./my_kernels --format junit=gate.xml`
     - `bt-bench gate --config quick --static --base main`
     - `bt-bench gate --config origin --against reports/h100/origin/fused.json.xz`
@@ -306,6 +310,12 @@ def gate(
     if static:
         from bt_bench.cli.gate.static import static_gate
 
+        if shard is not None:
+            raise UsageError(
+                f"--shard {shard} divides cases that are judged by chance; a static gate is exact, "
+                "so jobs need not know of each other: give each some cases by -k, and let each "
+                "decide"
+            )
         _refuse_idle(ctx, "--static")
         # The config's metrics select what is timed.
         return static_gate(options, tuple(metrics or ()), save, out, dry_run)
@@ -321,13 +331,18 @@ def gate(
         return gate_against(options, patterns, _resolved(chosen_device(device)), out, dry_run)
     if base is None:
         raise UsageError("nothing to compare with; give --base REF, or --against FILE")
+    own, division = sharded(spec, shard)
+    if division is not None and not division.own and not dry_run:
+        return end_empty(options, division, make_folder(spec.name, out))
     with both_trees(options) as trees:
+        of_shard = replace(options, spec=own)  # but the base's config is compared with the whole
         # The base's settings, and not the head's, choose the device; --gpus chooses among GPUs.
-        own = device or trees.device or "auto"
-        wanted = own if gpus is None or device is not None or own == "cpu" else "auto"
+        named = device or trees.device or "auto"
+        wanted = named if gpus is None or device is not None or named == "cpu" else "auto"
         devices = [_resolved(each) for each in chosen_gpus(gpus, wanted)]
         request = rounds_request(
-            options, patterns, devices, trees, looks, detect, limit, workers, time_equal
+            *(of_shard, patterns, devices, trees, looks, detect, limit, workers, time_equal),
+            division=division,
         )
         if dry_run:
             return show_plan(request)

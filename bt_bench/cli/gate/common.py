@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import BtBenchError, ExitCode, UsageError
+from bt_bench.base.names import RECORDING_NAME, VERDICTS_NAME
 from bt_bench.cli.exits import say
 from bt_bench.cli.loading import new_folder
 from bt_bench.cli.options import choose_variants
 from bt_bench.cli.outputs import Output, final_code, write_outputs
-from bt_bench.cli.pages import RECORDING_NAME, write_gate_page
+from bt_bench.cli.pages import write_gate_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from bt_bench.results import StaticCensus
     from bt_bench.runs import Lost, Tree
     from bt_bench.variants import VariantEntry
-
-VERDICTS_NAME = "verdicts.json"
 
 
 @dataclass(frozen=True)
@@ -294,17 +293,22 @@ def finish(
         folder: where verdicts and page go; `None` for nowhere.
         censuses: of base and head, for a static gate.
     """
-    from bt_bench.analysis import not_comparable
-
     kept = [] if folder is None else [Output("json", folder / VERDICTS_NAME)]
     write_outputs(judged, [*kept, *options.outputs], options.show_all)
     if folder is not None:
         write_gate_page(judged, folder, censuses)
-        rounds = "rounds and " * (folder / RECORDING_NAME).exists()  # the folder may be a new one
-        say(f"{rounds}verdicts are in {folder}/")
+        timed = judged.power is not None and (folder / RECORDING_NAME).exists()
+        say(f"{'rounds and ' * timed}verdicts are in {folder}/")
+    return code_of(judged, options.fail_on, require_power=options.require_power)
+
+
+def code_of(judged: Judged, fail_on: Sequence[FailOn], *, require_power: bool) -> ExitCode:
+    """Return the exit code of a gate. If too little was compared, print the reason on stderr."""
+    from bt_bench.analysis import not_comparable
+
     why = not_comparable(judged.judgements)
     nothing = {} if why is None else {", ".join(judged.others) or judged.title: why}
-    return final_code(judged, options.fail_on, nothing, require_power=options.require_power)
+    return final_code(judged, fail_on, nothing, require_power=require_power)
 
 
 def refuse_existing(out: Path | None) -> None:

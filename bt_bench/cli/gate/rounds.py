@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bt_bench.base.errors import ExitCode, UsageError
+from bt_bench.base.names import RECORDING_NAME
 from bt_bench.cli.exits import say
 from bt_bench.cli.options import command_line
-from bt_bench.cli.pages import RECORDING_NAME
+from bt_bench.cli.outputs import write_outputs
+from bt_bench.cli.sharding import extent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from bt_bench.analysis import Judged
     from bt_bench.base.names import DeviceChoice
     from bt_bench.cli.gate.common import Options, Trees
+    from bt_bench.results import Asked, Division
     from bt_bench.runs import GateRequest
 
 
@@ -30,10 +33,14 @@ def rounds_request(
     limit: int | None,
     workers: int | None,
     time_equal: bool,
+    division: Division | None = None,
 ) -> GateRequest:
-    from bt_bench.runs import DEFAULT_LOOKS, GateRequest
+    from bt_bench.runs import DEFAULT_LOOKS, GateRequest, OwnShard
     from bt_bench.worker.process.main import serve
 
+    shard = None
+    if division is not None:
+        shard = OwnShard(division, asked_of(options, patterns, time_equal=time_equal))
     given = tuple(options.spec.gate.looks or DEFAULT_LOOKS)
     return GateRequest(
         spec=options.spec,
@@ -50,11 +57,44 @@ def rounds_request(
         workers=workers,
         time_equal=time_equal,
         built=options.command is not None,
-        lost=trees.lost,
+        lost=trees.lost if shard is None else shard.own_lost(trees.lost),
+        shard=shard,
         command=tuple(command_line()),
         on_traceback=trees.tracebacks(options.on_traceback),
         others=tuple(devices[1:]),
     )
+
+
+def asked_of(options: Options, patterns: Sequence[str], *, time_equal: bool) -> Asked:
+    """Return the options that all shards of a gate have."""
+    from bt_bench.results import Asked
+
+    left_out = {"name", "description", "suite", "kernels", "cases"}
+    return Asked(
+        metrics=list(patterns),
+        fail_on=list(options.fail_on),
+        require_power=options.require_power,
+        time_equal=time_equal,
+        build=options.command,
+        config=options.spec.model_dump(mode="json", exclude=left_out),
+    )
+
+
+def end_empty(options: Options, division: Division, folder: Path) -> ExitCode:
+    """End a gate whose shard has no case: there is nothing to judge, and nothing is wrong."""
+    from bt_bench.analysis import Judged
+    from bt_bench.results import write_division
+    from bt_bench.runs import shard_scope
+
+    title = f"Gate {options.spec.name}: working tree against {options.base}"
+    write_division(folder, division)
+    scope = (shard_scope(division.shard),)
+    write_outputs(Judged(title, options.base or "", (), (), (), scope=scope), options.outputs)
+    say(
+        f"shard {division.shard.text} has no case, so nothing is measured; bt-bench merge needs no "
+        f"result of it, and takes {folder} all the same"
+    )
+    return ExitCode.OK
 
 
 def _detect(options: Options, percent: float | None) -> float:
@@ -113,6 +153,8 @@ def show_plan(request: GateRequest) -> ExitCode:
     print(f"  variants: {', '.join(rounds.variants)}")
     for name, lacking in prepared.missing.items():
         print(f"  missing: {name}, which {lacking} does not have")
+    if request.shard is not None:
+        print(f"  {extent_text(request.shard.division)}")
     print(f"  cases: {', '.join(case.name for case in rounds.spec.cases)}")
     for operation, metrics in rounds.metrics.items():
         print(f"  {operation}: {', '.join(metric.name for metric in metrics) or 'nothing'}")
@@ -121,11 +163,14 @@ def show_plan(request: GateRequest) -> ExitCode:
 
 def run_rounds(request: GateRequest) -> Judged:
     from bt_bench.cli.progress import progress_on_stderr
-    from bt_bench.results import read_recording
+    from bt_bench.results import DIVISION_NAME, read_recording, write_division
     from bt_bench.runs import check_files, run_live_gate
 
     check_files(request.spec)
+    folder = request.recording.parent
     try:
+        if request.shard is not None:
+            write_division(folder, request.shard.division)
         with progress_on_stderr("gate") as progress:
             return run_live_gate(request, progress)
     except UsageError as error:
@@ -142,5 +187,7 @@ def run_rounds(request: GateRequest) -> Judged:
             say(f"{which} in {recording}")
         raise
     finally:
+        if not request.recording.exists():
+            (folder / DIVISION_NAME).unlink(missing_ok=True)
         with suppress(OSError):  # fails if the folder is not empty: there is something to keep
-            request.recording.parent.rmdir()
+            folder.rmdir()

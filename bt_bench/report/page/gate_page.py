@@ -43,15 +43,29 @@ def gate_page(judged: Judged, recording: Recording | None = None) -> Page:
             ),
         ),
     )
+    parts = [(part, _ledger(part)) for part in recording.parts or [recording]]
+
+    def charts(key: str) -> Iterator[LineChart]:
+        for part, ledger in parts:  # of which one has the case
+            yield from _charts(part, ledger, key, _by_subject(judged))
+
+    return judged_page(judged, details, blocks_of=charts)
+
+
+def _ledger(recording: Recording) -> Ledger:
     ledger = Ledger(recording.table())
     ledger.add(recording.gate_rounds())
-    return judged_page(
-        judged, details, blocks_of=lambda key: _charts(recording, ledger, key, _by_subject(judged))
-    )
+    return ledger
 
 
 def _where(recording: Recording) -> Iterator[str]:
-    """Yield the rounds of each device if there are several, common facts, and the other ones."""
+    """Yield the rounds of each device if there are several, common facts, and the other ones.
+
+    Of shards, each on its own, what they have in common once.
+    """
+    if recording.parts:
+        yield from dict.fromkeys(text for part in recording.parts for text in _where(part))
+        return
     environments = [recording.environment, *recording.others]
     texts = [[*describe_environment(each), *_gpu_texts(each)] for each in environments]
     names = [each.gpu_label or f"device {at + 1}" for at, each in enumerate(environments)]

@@ -9,33 +9,38 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from bt_bench.base import name_of, read_text, write_text
 from bt_bench.base.errors import UsageError
-from bt_bench.base.names import Operation
+from bt_bench.base.names import FailOn, Operation
 from bt_bench.results.files.invalid import parsed
 from bt_bench.results.files.kinds import RECORDING
 from bt_bench.results.gate.rounds import GateArm, GateRound, SeriesKey
 from bt_bench.results.run.metrics import metric_named
 from bt_bench.results.run.nouns import Method, Noun
-from bt_bench.results.run.result import Environment, Tool
+from bt_bench.results.run.result import Environment, Shard, Tool
 from bt_bench.results.run.soundness import impossible_times
 from bt_bench.results.run.suites import SuiteInfo, context_of
 
 SCHEMA_VERSION: Final = 2
 BEFORE_PAIRS: Final = "recorded by a version that measured each arm in a process of its own"
+_OF_SHARDS = ("shard", "asked", "parts", "missing")
 DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
 
 
 class Revision(Noun):
-    """The revision of an arm: its label, and the commit if there is one."""
+    """The revision of an arm: its label, and the commit if there is one.
+
+    Shards have in `changes` a digest of the changes since the commit, if there are any.
+    """
 
     label: str
     commit: str | None = None
     dirty: bool | None = None
+    changes: str | None = None
 
 
 class RecordedSubject(Noun):
@@ -65,6 +70,7 @@ class Judging(Noun):
     """The rules that a gate judges its rounds by; margins are shares.
 
     Cases may have margins of their own; `most_rounds` limits the look that noise calls for.
+    `share` is the share of the gate's figures that the recording has; other shards have the others.
     """
 
     margin: Annotated[float, Field(ge=0)]
@@ -73,6 +79,21 @@ class Judging(Noun):
     most_rounds: Annotated[int, Field(ge=1)]
     detect: Annotated[float, Field(gt=0)]
     margins: dict[str, Annotated[float, Field(ge=0)]] = {}
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class Asked(Noun):
+    """The options of a gate that all of its shards have, beside its rules and revisions.
+
+    `config` is the config without its cases, whose digests are in the division into shards.
+    """
+
+    metrics: list[str]
+    fail_on: list[FailOn]
+    require_power: bool
+    time_equal: bool
+    build: str | None
+    config: dict[str, Any]
 
 
 class Recording(Noun):
@@ -82,6 +103,10 @@ class Recording(Noun):
     of its arms instead, for the reason given there; in schema 1, which is read too, all have.
     `judging` is `None` for rounds without a gate, and in recordings of earlier versions. If several
     devices measured, `environment` is the first one's.
+
+    The recording of a shard has `shard` and `asked`. A merged one has those of its shards in
+    `parts`, the subjects of all, no rounds itself, and in `missing` a line for each shard without
+    verdicts.
     """
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
@@ -94,8 +119,12 @@ class Recording(Noun):
     arms: dict[GateArm, Revision]
     apart: dict[str, str] = {}
     judging: Judging | None = None
+    shard: Shard | None = None
+    asked: Asked | None = None
     subjects: list[RecordedSubject]
     rounds: list[RecordedRound]
+    parts: list[Recording] = []
+    missing: list[str] = []
 
     def measured_apart(self) -> dict[str, str]:
         """Return the variants whose arms ran in a process each, and why; other arms shared one."""
@@ -212,6 +241,9 @@ def _rounded(value: float | None) -> float | None:
 
 def _problems(recording: Recording) -> Iterator[str]:
     """Yield problems that types do not catch, each with its JSON path."""
+    for index, part in enumerate(recording.parts):
+        for problem in _problems(part):
+            yield problem.replace("$", f"$.parts[{index}]", 1)
     if GateArm.BASE not in recording.arms:
         yield "$.arms lacks 'base', which all others are compared with"
     for subject, count in Counter(recording.table()).items():
@@ -249,8 +281,11 @@ def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> It
 
 def _chunks(recording: Recording) -> Iterator[str]:
     yield "{\n"
-    lists = ("subjects", "rounds")
     fields = recording.model_dump(mode="json")
+    for name in _OF_SHARDS:  # few recordings have any of them
+        if not fields[name]:
+            del fields[name]
+    lists = [name for name in ("subjects", "rounds", "parts") if name in fields]
     yield ",\n".join(f"  {json.dumps(k)}: {_line(v)}" for k, v in fields.items() if k not in lists)
     for key in lists:
         rows = ",\n".join(f"    {_line(row)}" for row in fields[key])

@@ -33,8 +33,10 @@ from bt_bench.results import (
     GateArm,
     LaunchCensus,
     Recorder,
+    Recording,
     SeriesKey,
     launches_in,
+    write_recording,
 )
 from bt_bench.runs.gate.devices import device_warnings, devices_facts, lost_warnings, refuse_unlike
 from bt_bench.runs.gate.duration import expected_duration
@@ -44,6 +46,7 @@ from bt_bench.runs.gate.processes import MustPartError, ProcessRounds
 from bt_bench.runs.gate.recorded import judging_of
 from bt_bench.runs.gate.recording import header_of
 from bt_bench.runs.gate.sameness import Sameness, compare_trees
+from bt_bench.runs.gate.shards import OwnShard, shard_scope
 from bt_bench.runs.gate.sides import Culprit, GateSide, RoundsRequest, checkers
 from bt_bench.runs.gate.trees import Tree, isolations, measured_alike
 from bt_bench.runs.gate.wanted import LAUNCHES, choose_metrics
@@ -83,6 +86,7 @@ class GateRequest:
         command: the command line, for the record.
         on_traceback: takes the traceback of each failure of a variant; `None`: none are sent.
         others: further devices that measure at once, each of them whole rounds.
+        shard: the shard of a gate that this is, whose cases `spec` has; `None`: it is a whole one.
     """
 
     spec: SweepSpec
@@ -103,6 +107,7 @@ class GateRequest:
     command: tuple[str, ...] = ()
     on_traceback: Callable[[str], None] | None = None
     others: tuple[DeviceChoice, ...] = ()
+    shard: OwnShard | None = None
 
 
 @dataclass(frozen=True)
@@ -214,6 +219,9 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             if _why_failed(subject, failures) is None
             and (subject.variant, subject.case) not in lacking
         ]
+        if request.shard is not None:  # for what `merge` compares, whether anything is timed or not
+            header = _header(request, rounds, rounds.subjects, environments, apart)
+            write_recording(request.recording, header)
         if timed:
             source, measured = _timed(
                 request, prepared, timed, hello, environments, progress, apart
@@ -233,7 +241,24 @@ def run_live_gate(request: GateRequest, progress: Progress) -> Judged:
             *judged.facts,
         ),
         warnings=(*judged.warnings, *dict.fromkeys(warnings)),
+        scope=() if request.shard is None else (shard_scope(request.shard.division.shard),),
     )
+
+
+def _header(
+    request: GateRequest,
+    rounds: RoundsRequest,
+    subjects: Sequence[SeriesKey],
+    environments: Sequence[Environment],
+    apart: Mapping[str, str],
+) -> Recording:
+    """Return the gate's recording, still without rounds."""
+    header = header_of(rounds, environments, list(request.command), apart)
+    if subjects:
+        plan = plan_of(request, subjects, apart)
+        judging = judging_of(plan, request.rules, rounds.spec.margins)
+        header = header.model_copy(update={"judging": judging})
+    return header if request.shard is None else request.shard.marked(header, request.head)
 
 
 def _timed(
@@ -252,9 +277,7 @@ def _timed(
     source: ProcessRounds | None = None
     while True:
         plan = plan_of(request, subjects, apart)
-        header = header_of(rounds, environments, list(request.command), apart)
-        judging = judging_of(plan, request.rules, margins)
-        header = header.model_copy(update={"judging": judging})
+        header = _header(request, rounds, subjects, environments, apart)
         recorder = Recorder(request.recording, header)
         source = ProcessRounds(
             rounds, subjects, hello, progress, recorder.add, apart, before=source
@@ -295,6 +318,7 @@ def plan_of(
         apart=dict(apart or {}),
         detect=request.detect,
         limit=request.limit,
+        share=1.0 if request.shard is None else request.shard.share,
     )
 
 

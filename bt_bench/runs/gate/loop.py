@@ -66,6 +66,7 @@ class GatePlan:
         detect: the slowdown to find in any figure, as a share.
         limit: the most rounds, if noise calls for more than the last look has; `None` for twice
             as many. There is no such look if it equals the last one.
+        share: of the family that the subjects are, where shards judge the others; see `decide`.
 
     Raises:
         UsageError: if looks do not ascend or begin below three rounds, if the limit is below the
@@ -81,6 +82,7 @@ class GatePlan:
     apart: Mapping[str, str] = field(default_factory=dict)
     detect: float = DEFAULT_DETECT
     limit: int | None = None
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         ascending = all(before < after for before, after in pairwise(self.looks))
@@ -210,7 +212,9 @@ def run_gate(
         rounds, alpha = looks[number]
         number += 1
         ledger.add(source.take(rounds - ledger.rounds))
-        at_look = judge_rounds(ledger, rules, thresholds or {}, alpha, labels, plan.apart)
+        at_look = judge_rounds(
+            ledger, rules, thresholds or {}, alpha, labels, plan.apart, plan.share
+        )
         judgements = tuple(
             final.get(subject, judgement)
             for subject, judgement in zip(plan.subjects, at_look, strict=True)
@@ -316,8 +320,8 @@ def _judged(
             *([power.sentence] if power and not power.falls_short else []),
             *_how_measured(plan, rounds),
             f"{plan.head_label} is tested against {plan.base_label}, round by round. All metrics "
-            "that it was asked for are one family: any false alarm in the whole gate has a "
-            f"probability of {rules.alpha:g} at most.",
+            f"that it was asked for{', of all shards,' * (plan.share < 1)} are one family: any "
+            f"false alarm in the whole gate has a probability of {rules.alpha:g} at most.",
             "Ratios are trimmed means over rounds; intervals are those that the verdicts rest on.",
         ),
         power=power,

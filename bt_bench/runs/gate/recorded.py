@@ -23,6 +23,7 @@ from bt_bench.results import (
 )
 from bt_bench.runs.gate.devices import device_warnings, devices_facts
 from bt_bench.runs.gate.loop import MIN_ROUNDS, GatePlan, run_gate
+from bt_bench.runs.gate.shards import JudgedShard, collected, shard_scope
 
 
 def judging_of(plan: GatePlan, rules: Rules, margins: Mapping[str, float]) -> Judging:
@@ -40,14 +41,21 @@ def judging_of(plan: GatePlan, rules: Rules, margins: Mapping[str, float]) -> Ju
         most_rounds=plan.most_rounds,
         detect=plan.detect,
         margins=dict(margins),
+        share=plan.share,
     )
 
 
 def judge_recording(recording: Recording) -> Judged:
     """Judge the rounds of a recording as its gate did, by the rules that it has.
 
-    Without rules, all rounds are judged at one look, by the default margin and alpha.
+    Without rules, all rounds are judged at one look, by the default margin and alpha. Shards of a
+    merged one are judged each by itself, as they were.
     """
+    if recording.parts:
+        shards = [
+            JudgedShard(part, judge_recording(part), _cases(part)) for part in recording.parts
+        ]
+        return collected(shards, _cases(recording), recording.missing)
     subjects = tuple(recording.table())
     base, head = _labels(recording)
     title = f"Gate {recording.config}: {head} against {base}"
@@ -64,6 +72,7 @@ def judge_recording(recording: Recording) -> Judged:
             apart=recording.measured_apart(),
             detect=judging.detect,
             limit=judging.most_rounds,
+            share=judging.share,
         )
         thresholds = {
             subject: judging.margins[subject.case]
@@ -74,7 +83,7 @@ def judge_recording(recording: Recording) -> Judged:
         judged = run_gate(_Recorded(rounds), plan, rules, thresholds).judged
     environment = recording.environment
     environments = [environment, *recording.others]
-    cases = len({subject.case for subject in subjects})
+    cases = len(_cases(recording))
     return replace(
         judged,
         subject=f"{counted(cases, 'case')} {machine_text(environment)}",
@@ -89,10 +98,15 @@ def judge_recording(recording: Recording) -> Judged:
             *([] if recording.judging else [_without_rules(judging)]),
         ),
         scope=(
+            *([] if recording.shard is None else [shard_scope(recording.shard)]),
             "A recording has the times of both revisions: launches, and cases that one of them "
             "lacks or fails, are in the report of its gate.",
         ),
     )
+
+
+def _cases(recording: Recording) -> list[str]:
+    return list(dict.fromkeys(subject.case for subject in recording.table()))
 
 
 def _default(rounds: int) -> Judging:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -159,6 +160,23 @@ def _names(folder: Path, *arguments: str) -> list[str]:
     """Return the names of files that git prints, as the file system has them."""
     printed = _run_git(folder, *arguments)
     return [os.fsdecode(name) for name in printed.split(b"\0") if name]
+
+
+def changes_digest(top: Path) -> str:
+    """Return a digest of the tracked files that differ from the commit of a checkout.
+
+    Raises:
+        UsageError: if git fails, with its message.
+    """
+    digest = hashlib.sha256()
+    for name in _names(top, "diff-index", "--name-only", "-z", "HEAD"):
+        path = top / name
+        digest.update(os.fsencode(name) + b"\0")
+        if path.is_symlink():
+            digest.update(os.fsencode(path.readlink()))
+        elif path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def ask_git(folder: Path, *arguments: str) -> str:

@@ -18,14 +18,14 @@ from pathlib import Path
 from bt_bench.base import read_text, unpacked_path
 from bt_bench.base.errors import UsageError
 from bt_bench.protocol import is_regular
-from bt_bench.results import CONFIG_NAME, NCU_REPORT_NAME
+from bt_bench.results import CONFIG_NAME, DIVISION_NAME, NCU_REPORT_NAME
 from bt_bench.runs.gate.revisions import tracked_files
 from bt_bench.runs.gate.trees import Tree
 from bt_bench.variants import encodable, is_there, real_path
 
 # Files of runs, gates and profiles. Runs have a file for each variant, too.
 _PAGES = frozenset(
-    {"comparison.md", "report.html", CONFIG_NAME, ".lock", NCU_REPORT_NAME}
+    {"comparison.md", "report.html", CONFIG_NAME, DIVISION_NAME, ".lock", NCU_REPORT_NAME}
     | {"counters.md", "profile.md", "timeline.svg", "trace.json"}
 )
 _DOCUMENTS = frozenset(

@@ -1,19 +1,26 @@
-"""Differences between the runs of shards that must not be merged, each with file and values."""
+"""Differences between shards that must not be merged, each with file and values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from bt_bench.base.errors import NotComparableError, UsageError, shown
 from bt_bench.results import (
     DIVISION_NAME,
     Division,
+    Environment,
+    GateArm,
     LinedResult,
+    Recording,
+    Shard,
     VariantResult,
     helper_differences,
     suite_name,
 )
+from bt_bench.runs.merge.shard_gates import ShardGate
 from bt_bench.runs.merge.shard_runs import ShardRun
 
 _MOST = 10  # differences that are listed
@@ -21,40 +28,79 @@ _PATHS = ("suite", "kernels")  # of a config; digests tell whether the code is t
 _SOFTWARE = ("device", "interpreted", "bt_bench", "commit", "torch", "triton", "cuda")
 
 
-def refuse_differences(runs: Sequence[ShardRun]) -> None:
-    """Refuse runs that are not shards of one sweep, measured by the same code.
+class OfShard(Protocol):
+    """The folder of a shard, of a sweep or of a gate."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        ...
+
+    @property
+    def shard(self) -> Shard:
+        """The shard."""
+        ...
+
+    @property
+    def division(self) -> Division:
+        """The division into shards."""
+        ...
+
+    @property
+    def own(self) -> list[str]:
+        """Names of the shard's cases."""
+        ...
+
+    @property
+    def origin(self) -> object:
+        """A value that copies have in common, and nothing else; `None`: it is unknown."""
+        ...
+
+
+ShardT = TypeVar("ShardT", bound=OfShard)
+
+
+def refuse_differences(
+    shards: Sequence[ShardT], differences: Callable[[ShardT, ShardT], Iterator[str]], whole: str
+) -> None:
+    """Refuse folders that are not shards of one sweep or gate, measured by the same code.
 
     GPUs, drivers and hosts may differ: each case keeps its own.
 
     Args:
-        runs: in the order of the shards, at least one.
+        shards: in their order, at least one.
+        differences: yields a line for each difference of two, beside their divisions.
+        whole: `sweep` or `gate`, for the message.
 
     Raises:
-        NotComparableError: with a line per difference from the first run.
+        NotComparableError: with a line per difference from the first one.
     """
-    found = chain.from_iterable(_differences(runs[0], run) for run in runs[1:])
+    first = shards[0]
+    found = chain.from_iterable(
+        chain(_between_divisions(first, other), differences(first, other)) for other in shards[1:]
+    )
     listed = list(islice(found, _MOST + 1))
     if listed:
         more = ["… and more"] if len(listed) > _MOST else []
         raise NotComparableError(
-            "\n".join(["these are not shards of one sweep:", *listed[:_MOST], *more])
+            "\n".join([f"these are not shards of one {whole}:", *listed[:_MOST], *more])
         )
 
 
-def refuse_twice(runs: Sequence[ShardRun]) -> None:
-    """Refuse two runs of one shard: its cases would be there twice.
+def refuse_twice(shards: Sequence[OfShard]) -> None:
+    """Refuse two folders of one shard: its cases would be there twice.
 
     Args:
-        runs: in the order of the shards.
+        shards: in their order.
 
     Raises:
         UsageError: naming both folders, and a case.
     """
-    for before, run in pairwise(runs):
+    for before, run in pairwise(shards):
         if before.shard.index != run.shard.index:
             continue
-        ids = [None if each.header is None else each.header.run_id for each in (before, run)]
-        copies = " and are copies of one run" if ids[0] == ids[1] is not None else ""
+        is_copy = before.origin is not None and before.origin == run.origin
+        copies = " and are copies of one run" if is_copy else ""
         own = run.own
         twice = f"case {own[0]!r} would be there twice" if own else "one is enough"
         raise UsageError(
@@ -63,11 +109,15 @@ def refuse_twice(runs: Sequence[ShardRun]) -> None:
         )
 
 
-def _differences(first: ShardRun, other: ShardRun) -> Iterator[str]:
+def _between_divisions(first: OfShard, other: OfShard) -> Iterator[str]:
     if first.division.digest != other.division.digest:
-        files = [f"{run.folder / DIVISION_NAME}" for run in (first, other)]
+        files = [f"{each.folder / DIVISION_NAME}" for each in (first, other)]
         for what, *values in _of_divisions(first.division, other.division):
             yield _told(what, files, values)
+
+
+def run_differences(first: ShardRun, other: ShardRun) -> Iterator[str]:
+    """Yield the differences of two runs of shards in config, code and software."""
     files = [str(run.config.path) for run in (first, other)]
     before, after = (
         {name: value for name, value in run.config.values.items() if name not in _PATHS}
@@ -105,6 +155,41 @@ def _of_divisions(first: Division, other: Division) -> Iterator[tuple[str, objec
             return
 
 
+def gate_differences(first: ShardGate, other: ShardGate) -> Iterator[str]:
+    """Yield the differences of the gates of two shards in revisions, rules, options and software.
+
+    Of one that was stopped before it had begun, nothing is known.
+    """
+    files = [str(each.recording_path) for each in (first, other)]
+    before, after = first.recording, other.recording
+    if before is not None and after is not None:
+        yield from _of_values(files, _facts_of_gate(before), _facts_of_gate(after))
+        helpers = before.environment.helpers, after.environment.helpers
+        for difference in helper_differences(*helpers):
+            yield f"  {difference}: {files[0]} against {files[1]}"
+
+
+def _facts_of_gate(recording: Recording) -> dict[str, object]:
+    """Return the facts by name that must be equal; margins of cases are in the division."""
+    suite, judging, asked = recording.suite, recording.judging, recording.asked
+    rules = {"margin", "alpha", "looks", "most_rounds", "detect"}
+    return {
+        "schema_version": recording.schema_version,
+        "tool.version": recording.tool.version,
+        "config": recording.config,
+        "suite": suite_name(suite),
+        "suite.source_sha256": None if suite is None else suite.source_sha256,
+        "arms": {arm: recording.arms[arm].model_dump() for arm in (GateArm.BASE, GateArm.HEAD)},
+        "judging": judging and judging.model_dump(include=rules),
+        "asked": asked and asked.model_dump(mode="json"),
+        **_software(recording.environment),
+    }
+
+
+def _software(environment: Environment) -> dict[str, object]:
+    return {f"environment.{name}": getattr(environment, name) for name in _SOFTWARE}
+
+
 def _of_values(
     files: Sequence[str], first: Mapping[str, object], other: Mapping[str, object], path: str = ""
 ) -> Iterator[str]:
@@ -131,7 +216,6 @@ def _of_results(first: LinedResult, other: LinedResult) -> Iterator[str]:
 def _facts(header: VariantResult) -> dict[str, object]:
     """Return the facts by name that must be equal."""
     suite, variant = header.suite, header.variant
-    environment = {f"environment.{name}": getattr(header.environment, name) for name in _SOFTWARE}
     return {
         "schema_version": header.schema_version,
         "tool.version": header.tool.version,
@@ -141,7 +225,7 @@ def _facts(header: VariantResult) -> dict[str, object]:
         "suite.source_sha256": None if suite is None else suite.source_sha256,
         "variant.source_sha256": variant.source_sha256,
         "variant.native": variant.native,
-        **environment,
+        **_software(header.environment),
     }
 
 

@@ -32,7 +32,7 @@ from bt_bench.results import (
     result_name,
     write_lines,
 )
-from bt_bench.runs.merge.differences import refuse_differences, refuse_twice
+from bt_bench.runs.merge.differences import refuse_differences, refuse_twice, run_differences
 from bt_bench.runs.merge.shard_runs import ShardRun, open_shard_runs
 
 _MOST_NAMED = 10
@@ -89,14 +89,11 @@ def merge(request: MergeRequest) -> Merged:
             missing and that is not allowed.
         UsageError: for a case that would be there twice, a damaged file, or an existing folder.
     """
-    if os.path.lexists(request.out):
-        raise UsageError(
-            f"{request.out} exists, and a run is never overwritten; choose another folder"
-        )
+    refuse_existing(request.out)
     with scratch_folder("merge") as scratch:
         runs = open_shard_runs(request.folders, scratch)
         # One sweep first: another one's shard 1 is no second copy of this one's.
-        refuse_differences(runs)
+        refuse_differences(runs, run_differences, "sweep")
         refuse_twice(runs)
         measured = [run for run in runs if run.results]
         if not measured:
@@ -106,18 +103,37 @@ def merge(request: MergeRequest) -> Merged:
             )
         placed = {run.shard.index: _places(run) for run in measured}
         missing = list(_missing(runs, placed))
-        if missing and not request.allow_partial:
-            raise NotComparableError(
-                "\n".join(
-                    [
-                        *missing,
-                        "Measure the missing cases and merge again, or pass --allow-partial for a "
-                        "result that is marked as partial",
-                    ]
-                )
-            )
-        with _new_folder(request.out) as folder:
+        refuse_missing(missing, request)
+        with new_folder(request.out) as folder:
             return _write(request, measured, placed, missing, folder)
+
+
+def refuse_existing(out: Path) -> None:
+    """Refuse a folder that exists.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if os.path.lexists(out):
+        raise UsageError(f"{out} exists, and a run is never overwritten; choose another folder")
+
+
+def refuse_missing(missing: Sequence[str], request: MergeRequest) -> None:
+    """Refuse to merge without shards or cases that are missing, unless that is allowed.
+
+    Raises:
+        NotComparableError: with the lines that name them.
+    """
+    if missing and not request.allow_partial:
+        raise NotComparableError(
+            "\n".join(
+                [
+                    *missing,
+                    "Measure the missing cases and merge again, or pass --allow-partial for a "
+                    "result that is marked as partial",
+                ]
+            )
+        )
 
 
 def _places(run: ShardRun) -> dict[str, CasePlaces]:
@@ -135,7 +151,7 @@ def _missing(
     for index, names in sorted(division.names.items()):
         run = by_index.get(index)
         if run is None:
-            yield f"shard {index}/{division.count} is missing: {_named(names)}"
+            yield f"shard {index}/{division.count} is missing: {named(names)}"
             continue
         keys = run.keys
         for variant in run.variants:
@@ -144,10 +160,10 @@ def _missing(
                 key for number, key in enumerate(keys) if places is None or not places.has(number)
             ]
             if lacking:
-                yield f"{run.name} lacks of variant {variant}: {_named(lacking)}"
+                yield f"{run.name} lacks of variant {variant}: {named(lacking)}"
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
     """Return the number of cases, and the names of the first ones."""
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return f"{counted(len(names), 'case')}: {', '.join(names[:_MOST_NAMED])}{more}"
@@ -243,7 +259,7 @@ def _lines(
 
 
 @contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
+def new_folder(out: Path) -> Iterator[Path]:
     """Yield a hidden folder beside a path; it gets that name when the block ends well."""
     with naming(out):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -70,6 +70,11 @@ class ShardRun:
         """The head of any of its results."""
         return next((lined.header for lined in self.results.values()), None)
 
+    @property
+    def origin(self) -> str | None:
+        """The run's id; `None` if nothing was measured."""
+        return None if self.header is None else self.header.run_id
+
     def _names(self, section: str) -> list[str]:
         names = self.config.values.get(section)
         if not isinstance(names, list):

@@ -121,6 +121,11 @@ class RecordedPopulation:
 
 
 def _check_equal_code(recording: Recording) -> None:
+    if recording.parts:
+        raise UsageError(
+            f"the recording is merged of {len(recording.parts)} shards, whose rounds are not of "
+            "the same processes; expected the recording of one of them"
+        )
     missing = [arm.value for arm in ARMS if arm not in recording.arms]
     if missing:
         raise UsageError(
