@@ -59,7 +59,7 @@ def name_of(path: Path | str) -> str:
 def like(path: Path | str) -> str:
     """Suggest a similar path for a missing one, `; did you mean 'reports/origin'?`, or nothing.
 
-    Of a link it says that it leads nowhere.
+    A link leads nowhere if its path is missing.
     """
     path = Path(path)
     if path.is_symlink():
