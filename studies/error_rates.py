@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import copy
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -44,6 +43,7 @@ from bt_bench.analysis.compare.judge import Criteria, entries_of
 from bt_bench.analysis.judging import Entry, judge_entries
 from bt_bench.analysis.statistics.estimates import Estimate
 from bt_bench.base.errors import ExitCode
+from bt_bench.base.limits import cores_here
 from bt_bench.report import Document
 from bt_bench.results import (
     CompactCase,
@@ -380,7 +380,7 @@ def main() -> int:
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--runs", type=int, default=1000, help="of each kind of noise")
     parser.add_argument("--seed", type=int, help="default: that of the committed reports")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=cores_here())
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     args = parser.parse_args()
     study = STUDIES[args.study]

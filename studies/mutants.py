@@ -29,6 +29,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from bt_bench.base.limits import cores_here
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = {"bt_bench": "bt_bench", "bt_kernels": "kernels/bt_kernels"}
 SWAPPED: Mapping[type[ast.AST], Any] = {
@@ -284,7 +286,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=220)
     parser.add_argument("--seed", type=int, default=20261127)
     parser.add_argument("--same-as", type=Path, help="a file of an earlier run")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=cores_here())
     args = parser.parse_args()
     if args.same_as:
         rows = json.loads(args.same_as.read_text(encoding="utf-8"))["mutants"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from common import ROOT, bt_bench
+
+from bt_bench.base.limits import cores_here
 
 UNSEEN = ROOT / "tests" / "unseen"
 sys.path.insert(0, str(ROOT / "tests"))
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("set", choices=sorted(path.parent.name for path in UNSEEN.glob("*/wrong")))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--deep", action="store_true")
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--workers", type=int, default=max(1, cores_here() // 2))
     options = parser.parse_intermixed_args()
     folder = UNSEEN / options.set
     report = folder / "found.json"

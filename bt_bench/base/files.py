@@ -57,8 +57,13 @@ def name_of(path: Path | str) -> str:
 
 
 def like(path: Path | str) -> str:
-    """Suggest a similar path for a missing one, `; did you mean 'reports/origin'?`, or nothing."""
+    """Suggest a similar path for a missing one, `; did you mean 'reports/origin'?`, or nothing.
+
+    A link leads nowhere if its path is missing.
+    """
     path = Path(path)
+    if path.is_symlink():
+        return "; it is a link that leads nowhere"
     try:
         names = [each.name for each in path.parent.iterdir()]
     except OSError:

@@ -64,6 +64,11 @@ def run_git(
         raise UsageError(
             "git is not installed; expected it on PATH, outside the repository"
         ) from None
+    except OSError as error:  # such as a script without an interpreter's name, or too many files
+        raise UsageError(
+            f"git cannot be run: {error.strerror or error}: {error.filename or 'git'}; expected a "
+            "program that runs, first on PATH"
+        ) from None
     except subprocess.TimeoutExpired:
         what = " ".join(arguments[:2])
         raise UsageError(f"git {what} did not end within {seconds:g} s in {folder}") from None

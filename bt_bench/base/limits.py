@@ -250,8 +250,12 @@ def _memory_v2(folder: Path) -> int | None:
 
 
 def _memory_v1(folder: Path) -> int | None:
-    limit = _number(folder / "memory.limit_in_bytes")
-    return None if limit is None or limit >= _NO_LIMIT_V1 else limit
+    # The second one counts the groups around a container, too, which it cannot see.
+    around = _values(folder / "memory.stat").get("hierarchical_memory_limit")
+    limits = (_number(folder / "memory.limit_in_bytes"), around)
+    return min(
+        (limit for limit in limits if limit is not None and limit < _NO_LIMIT_V1), default=None
+    )
 
 
 def _used_v2(folder: Path) -> int | None:

@@ -10,6 +10,7 @@ from support.repositories import git as run
 from support.repositories import repository
 
 from bt_bench.base import git
+from bt_bench.base.errors import UsageError
 
 
 @pytest.fixture
@@ -79,3 +80,11 @@ def test_no_variable_of_a_hook_or_an_outer_git_is_followed(tmp_path, monkeypatch
     assert git.run_git(top, "ls-files", "--", ":(top,literal)mine.py") == b"mine.py\n"
     assert git.run_git(top, "status", "--porcelain") == b""
     assert not {*names} & {*git.without_another_git()}
+
+
+def test_a_git_that_does_not_run_is_named(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("no program")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"git cannot be run: Exec format error: .*/git; expected"):
+        git.run_git(Path("/"), "status")

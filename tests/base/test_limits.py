@@ -93,6 +93,18 @@ def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
     assert groups.available_memory() == GIB + GIB // 2
 
 
+def test_a_container_of_version_1_has_the_limit_of_a_group_that_it_does_not_see(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "memory/memory.limit_in_bytes": NO_LIMIT_V1,
+        "memory/memory.usage_in_bytes": GIB,
+        "memory/memory.stat": f"inactive_file 1\nhierarchical_memory_limit {8 * GIB}",
+    }
+    groups = machine(tmp_path, "3:memory:/", v1("memory"), files)
+    assert (groups.memory_limit(), groups.available_memory()) == (8 * GIB, 7 * GIB)
+
+
 def test_controllers_that_share_a_hierarchy_are_each_found(tmp_path: Path) -> None:
     files = {
         "cpu,cpuacct/a/cpu.cfs_quota_us": 50000,

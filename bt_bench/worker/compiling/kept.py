@@ -30,6 +30,8 @@ from bt_bench.worker.compiling.census import DEFAULT_TARGETS, Compiled, compile_
 _PACKAGE = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("triton", "torch", "numpy")
 _MOST_ENTRIES = 64
+_SETTINGS = ("TRITON_", "PTXAS_", "DISABLE_", "LLVM_", "MLIR_", "NVPTX_", "USE_")
+"""Beginnings of the variables that Triton and its tools compile by."""
 
 
 class _Entry(BaseModel):
@@ -103,7 +105,7 @@ def _common(spec: SweepSpec, targets: Sequence[str]) -> list[object]:
         for case in spec.cases
     ]
     suite = [] if spec.suite.folder is None else [_of_files(_files_of(spec.suite.folder))]
-    settings = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
     return [
         _of_files(_PACKAGE.rglob("*.py")),
         [spec.name, cases, [str(operation) for operation in spec.operations], list(targets)],

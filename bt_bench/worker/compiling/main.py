@@ -250,12 +250,14 @@ def _toolchain(targets: Iterable[str]) -> Toolchain:
     from triton._C.libtriton import get_cache_invalidating_env_vars
     from triton.backends.nvidia.compiler import get_ptxas_version
 
+    # Triton has them in its kernels' options, and not among its variables.
+    also = {name: value for name in ("PTXAS_OPTIONS",) if (value := os.environ.get(name))}
     return Toolchain(
         triton=triton.__version__,
         ptxas={
             target: read_version(get_ptxas_version(capability_of(target))) for target in targets
         },
-        settings=dict(sorted(get_cache_invalidating_env_vars().items())),
+        settings=dict(sorted((get_cache_invalidating_env_vars() | also).items())),
     )
 
 

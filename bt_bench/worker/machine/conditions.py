@@ -11,7 +11,7 @@ import re
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path, PurePath
@@ -21,69 +21,12 @@ from typing import Any
 from bt_bench.base.names import DeviceKind
 from bt_bench.results import Condition, Gpu, Harm
 from bt_bench.worker.machine.nvml import GpuSensors, nvml_session
+from bt_bench.worker.machine.settings import CUDA_SETTINGS, HOST_SETTINGS, Setting
 
-_OFF = ("", "0")
 _MPS_FOLDER = "/tmp/nvidia-mps"  # where its clients look unless a variable names another one
 _MOST_TOOLS_OF_PYTHON = 6
 _LOOKS, _SECONDS_BETWEEN_LOOKS = 10, 0.3
 _IDLE_PERCENT = 5  # of the time: what a desktop takes
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """A variable that changes times on a GPU.
-
-    Args:
-        effect: a clause on times.
-        harm: how much they suffer.
-        counts: whether a value has the effect.
-    """
-
-    effect: str
-    harm: Harm = Harm.NOTED
-    counts: Callable[[str], bool] = lambda value: value not in _OFF
-
-
-_ANY: Callable[[str], bool] = bool
-_KERNELS = "kernels are compiled otherwise than in an engine"
-
-_CUDA_SETTINGS = {
-    "CUDA_LAUNCH_BLOCKING": _Setting(
-        "every launch waits for its kernel, so host times include the device's work", Harm.FALSE
-    ),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Setting(
-        "torch asks the driver for memory at each allocation, and waits for the device at each "
-        "release",
-        Harm.FALSE,
-        # torch looks only at whether it is set.
-        lambda _value: True,
-    ),
-    "CUDA_DEVICE_MAX_CONNECTIONS": _Setting(
-        "streams share so many queues, so work of one may wait for another", counts=_ANY
-    ),
-    "CUDA_SCALE_LAUNCH_QUEUES": _Setting(
-        "the host may be farther ahead of the device, or less far", counts=_ANY
-    ),
-    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": _Setting("the driver watches kernels for faults"),
-    "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": _Setting("the driver can be made to dump kernels"),
-    "CUDA_FORCE_PTX_JIT": _Setting("the driver compiles kernels anew, with its own compiler"),
-    "PYTORCH_ALLOC_CONF": _Setting("torch allocates otherwise than by default", counts=_ANY),
-    "PYTORCH_CUDA_ALLOC_CONF": _Setting("torch allocates otherwise than by default", counts=_ANY),
-    "NVIDIA_TF32_OVERRIDE": _Setting("products of matrices have another precision", counts=_ANY),
-    "TRITON_DEBUG": _Setting("kernels check their assertions", counts=lambda v: _is_on(v)),
-    "TRITON_ENABLE_ASAN": _Setting(
-        "kernels check their addresses", Harm.FALSE, counts=lambda v: _is_on(v)
-    ),
-    "TRITON_INSTRUMENTATION_MODE": _Setting("kernels are instrumented", Harm.FALSE, counts=_ANY),
-    "TRITON_KERNEL_OVERRIDE": _Setting(
-        "kernels may be replaced by files", counts=lambda v: _is_on(v)
-    ),
-    "DISABLE_PTXAS_OPT": _Setting(_KERNELS, counts=lambda v: _is_on(v)),
-    "PTXAS_OPTIONS": _Setting(_KERNELS, counts=_ANY),
-    "DISABLE_LLVM_OPT": _Setting(_KERNELS, counts=lambda v: _is_on(v)),
-}
-"""Not among them: CUDA_MODULE_LOADING and CUDA_CACHE_*, which matter at a kernel's first launch,
-and TORCH_USE_CUDA_DSA, an option of torch's own build that no process reads."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +100,18 @@ def read_conditions(
         proc: the folder of the system's facts on processes.
     """
     found = [*_tools(device, environ, proc), *_debuggers(proc), *_python(environ)]
+    found += _settings(HOST_SETTINGS, environ)
     if device == "cuda":
-        found += [*_settings(environ), *_shares(environ, gpus), *_others(gpus, proc)]
+        found += [
+            *_settings(CUDA_SETTINGS, environ),
+            *_shares(environ, gpus),
+            *_others(gpus, proc),
+        ]
     return found
 
 
-def _settings(environ: Mapping[str, str]) -> Iterator[Condition]:
-    for name, setting in _CUDA_SETTINGS.items():
+def _settings(settings: Mapping[str, Setting], environ: Mapping[str, str]) -> Iterator[Condition]:
+    for name, setting in settings.items():
         value = environ.get(name)
         if value is not None and setting.counts(value):
             yield Condition(
@@ -371,11 +319,6 @@ def _is_pipe(path: Path) -> bool:
     except OSError:
         return False
     return S_ISFIFO(mode) or S_ISSOCK(mode)
-
-
-def _is_on(value: str) -> bool:
-    """Return whether Triton takes a value for true."""
-    return value.lower() in ("1", "true", "yes", "on", "y")
 
 
 def _read(path: Path) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 # Compiling releases Python's lock only at times, so more threads than this wait for each other.
 _MOST_THREADS = 16
+
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+# A quota and its period, of version 2 and of version 1.
+_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 
 
 class NotedLaunches:
@@ -81,8 +86,26 @@ class Inputs:
 
 def run_all(tasks: Iterable[Callable[[], object]]) -> None:
     """Call all tasks in parallel; raise the first error once all are done."""
-    # Not `os.cpu_count`, which counts cores that this process may not use.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with ThreadPoolExecutor(min(_MOST_THREADS, cores or 1)) as pool:
+    with ThreadPoolExecutor(min(_MOST_THREADS, usable_cores())) as pool:
         for future in [pool.submit(task) for task in tasks]:
             future.result()
+
+
+def usable_cores(groups: Path = _CONTROL_GROUPS) -> int:
+    """Return the number of cores that this process may keep busy, at least 1.
+
+    Not `os.cpu_count`, which counts cores that it may not use. In a container, a CPU quota allows
+    fewer than it sees.
+
+    Args:
+        groups: where control groups are mounted.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    for names in _QUOTAS:
+        try:
+            quota, period = " ".join((groups / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdecimal() and int(period):  # without a quota: max, or -1
+            cores = min(cores or 1, int(quota) // int(period))
+    return max(1, cores or 1)

@@ -457,7 +457,7 @@ class Recording:
         advice = "Record it with BT_KERNELS_RECORD, as docs/vllm-plugin.md describes"
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise RecordingError(f"{self.path}: byte 0: no recorded calls; {expected}. {advice}")

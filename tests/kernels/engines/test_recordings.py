@@ -164,7 +164,11 @@ def test_a_frame_with_unknown_content_is_refused(tmp_path, ints):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\n", b"{}\n", b"[1]\n", b"\x7fELF" + bytes(900), b'{"format": "other"}\n']
+    "content",
+    [
+        *(b"", b"\n", b"{}\n", b"[1]\n", b"\x7fELF" + bytes(900), b'{"format": "other"}\n'),
+        b"[" * 100_000,
+    ],
 )
 def test_foreign_files_are_refused(tmp_path, content):
     path = tmp_path / "calls"

@@ -92,6 +92,13 @@ def test_an_existing_folder_is_never_overwritten(
 def test_open_refuses_what_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="gone does not exist; expected the folder of a run"):
         RunFolder.open(tmp_path / "gone")
+    for target in ("nowhere", "link"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(target)
+        with pytest.raises(
+            UsageError, match=r"link does not exist; .*; it is a link that leads no"
+        ):
+            RunFolder.open(tmp_path / "link")
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file is not a folder"):
         RunFolder.open(tmp_path / "file")

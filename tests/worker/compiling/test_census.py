@@ -249,5 +249,14 @@ def test_the_committed_census_says_what_the_variants_promise():
         assert {kernel.target for kernel in variant.kernels} == {"sm_80", "sm_90", "sm_100"}
 
 
+def test_options_of_the_assembler_are_of_the_toolchain(monkeypatch):
+    """Else censuses with other registers are compared as if the sources had changed."""
+    from bt_bench.worker.compiling.main import _toolchain
+
+    assert "PTXAS_OPTIONS" not in _toolchain(()).settings
+    monkeypatch.setenv("PTXAS_OPTIONS", "-O0")
+    assert _toolchain(()).settings["PTXAS_OPTIONS"] == "-O0"
+
+
 def test_what_a_killed_compiler_leaves_is_in_the_folder_that_the_next_census_removes(tmp_path):
     assert _environment(tmp_path, code=False)["TMPDIR"] == str(tmp_path)

@@ -56,6 +56,15 @@ def compiled(tmp_path, monkeypatch):
     return ask
 
 
+@pytest.mark.parametrize("name", ["DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "DISABLE_LLVM_OPT"])
+def test_what_is_compiled_by_other_settings_is_not_what_is_kept(compiled, monkeypatch, name):
+    assert compiled("mine") == ["mine"]
+    monkeypatch.setenv(name, "1")
+    assert compiled("mine") == ["mine"]
+    monkeypatch.delenv(name)
+    assert compiled("mine") == []
+
+
 def test_only_what_is_not_kept_is_compiled(compiled):
     assert compiled("mine") == ["mine"]
     assert compiled("mine") == []

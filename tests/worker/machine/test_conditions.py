@@ -54,6 +54,11 @@ def test_a_plain_process_has_none(read) -> None:
         ("PYTORCH_NO_CUDA_MEMORY_CACHING", "0", Harm.FALSE),  # torch asks only whether it is set
         ("TRITON_ENABLE_ASAN", "1", Harm.FALSE),
         ("TRITON_INSTRUMENTATION_MODE", "gsan", Harm.FALSE),
+        ("TORCH_CUDA_SANITIZER", "0", Harm.FALSE),  # likewise
+        ("CUDA_DISABLE_PERF_BOOST", "1", Harm.NOTED),
+        ("TRITON_OVERRIDE_ARCH", "sm80", Harm.NOTED),
+        ("TRITON_PTXAS_PATH", "/opt/ptxas", Harm.NOTED),
+        ("TRITON_FORCE_DISABLE_FP_FUSION", "1", Harm.NOTED),
         ("CUDA_DEVICE_MAX_CONNECTIONS", "1", Harm.NOTED),
         ("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", Harm.NOTED),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Harm.NOTED),
@@ -66,6 +71,14 @@ def test_a_setting_of_cuda_torch_or_triton(read, name: str, value: str, harm: Ha
     (found,) = read(**{name: value})
     assert (found.name, found.remedy, found.harm) == (f"{name}={value}", "unset it", harm)
     assert read("cpu", **{name: value}) == []  # there it has no effect
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_without_torch_compile_what_is_timed_is_not_what_it_makes(read, name: str) -> None:
+    for device in ("cuda", "cpu"):
+        (found,) = read(device, **{name: "1"})
+        assert found.name == f"{name}=1"
+        assert read(device, **{name: "0"}) == []
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class TraceFacts:
         first_hashes: by the first hash of a prompt, how many begin with it.
         has_hashes: whether any request has hashes.
         fraction: a time with a fraction in a unit that has none, and where it is; empty: none.
+        date: the first arrival, if it is a date of our time in another unit; empty: it is none.
     """
 
     requests: int = 0
@@ -40,6 +41,7 @@ class TraceFacts:
     first_hashes: Counter[object] = field(default_factory=Counter)
     has_hashes: bool = False
     fraction: str = ""
+    date: str = ""
 
     @property
     def rate_per_s(self) -> float | None:
@@ -70,8 +72,7 @@ class TraceFacts:
 
     def warnings(self) -> Iterator[str]:
         """Yield reasons to think that times were read in a wrong unit."""
-        if self.fraction:
-            yield self.fraction
+        yield from filter(None, (self.fraction, self.date))
         rate = self.rate_per_s
         if rate is None or self.sorted < _FEW or _RATES[0] <= rate <= _RATES[1]:
             return

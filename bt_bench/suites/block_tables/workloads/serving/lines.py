@@ -7,7 +7,6 @@ import json
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import chain, islice
 from typing import IO
@@ -27,9 +26,15 @@ from bt_bench.suites.block_tables.workloads.serving.columns import (
 )
 from bt_bench.suites.block_tables.workloads.serving.facts import TraceFacts
 from bt_bench.suites.block_tables.workloads.serving.progress import ReadingProgress
+from bt_bench.suites.block_tables.workloads.serving.times import (
+    MAX_SECONDS,
+    UNITS,
+    date_us,
+    doubt_of,
+    unit_since_1970,
+)
 
 MAX_TRACE_TOKENS = 2_147_483_647
-MAX_SECONDS = 10**11  # three thousand years; microseconds of it are an int64
 
 FIELDS = 6
 """Numbers of a request: arrival in µs, context and generated tokens, number of its session (-1:
@@ -37,14 +42,6 @@ none), delay in µs (-1: none), line."""
 
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 _EXPECTED = "a trace: CSV, or JSONL"
-_EPOCH = datetime(1970, 1, 1)  # in UTC, as all that is compared with it
-# How many are a second, and their name.
-_UNITS = {
-    "s": (1, "seconds"),
-    "ms": (10**3, "milliseconds"),
-    "us": (10**6, "microseconds"),
-    "ns": (10**9, "nanoseconds"),
-}
 _OTHER_NAMES = (
     ". Name them in the config, such as columns: {arrival: ts, prompt: input, output: generated, "
     "time: ms}"
@@ -226,7 +223,7 @@ class TraceParser:
         if other is None:
             return
         has = "is there" if other == "bailian" else "is missing"
-        unit, wrong = (_UNITS[PRESETS[each].time][1] for each in (other, preset))
+        unit, wrong = (UNITS[PRESETS[each].time][1] for each in (other, preset))
         raise self._error(
             f"key {BAILIAN_KEY} {has}: the trace is one of {other.capitalize()}, whose times are "
             f"{unit}, and 'columns.preset' is {preset}, which reads {wrong}. Write columns: "
@@ -246,6 +243,11 @@ class TraceParser:
     def _parsed(self, lines: Iterator[str]) -> Iterator[Fields]:
         """Yield the fields of each line: of JSON if the file is named so, or begins so."""
         first = next(lines, "")
+        if first.lstrip().startswith("["):
+            raise self._error(
+                "the file begins as a list of JSON; expected an object in each line, as "
+                "jq -c '.[]' makes of it"
+            )
         self._is_json = self._is_json or first.lstrip().startswith("{")
         self._kind = "key" if self._is_json else "column"
         lines = chain([first], lines) if first else iter(())
@@ -258,7 +260,10 @@ class TraceParser:
             try:
                 value = json.loads(line, parse_float=Decimal)
             except json.JSONDecodeError as error:
-                raise self._error(f"not valid JSON: {error.msg} at column {error.colno}") from None
+                raise self._error(
+                    f"not valid JSON: {error.msg} at column {error.colno}; expected an object in "
+                    "each line"
+                ) from None
             except (ValueError, RecursionError):  # numbers of thousands of digits; nesting
                 raise self._error("not JSON that can be read; expected an object") from None
             if not isinstance(value, dict):
@@ -290,6 +295,12 @@ class TraceParser:
                     f"column {name} is missing; expected a header with {', '.join(wanted)}, found "
                     f"{', '.join(header) or 'nothing'}{_other_names(header)}"
                 )
+        for name in (*wanted, self._places.hashes, self._places.session, self._places.delay):
+            if header.count(name) > 1:
+                raise self._error(
+                    f"column {name} is there {header.count(name)} times; expected each that is "
+                    "read once: rename or remove the others"
+                )
 
     def _limit(self, name: str) -> int | None:
         """Return the time that a limit of the wanted part is, in microseconds as arrivals are."""
@@ -303,7 +314,7 @@ class TraceParser:
             expected = (
                 "a date in quotes, such as '2024-05-12 08:00'"
                 if unit == "date"
-                else f"a number of {_UNITS[unit][1]}"
+                else f"a number of {UNITS[unit][1]}"
             )
             raise UsageError(
                 f"'part.{name}' is {shown(value)}; expected a time as in the trace, {expected}"
@@ -315,11 +326,7 @@ class TraceParser:
 
     def _date(self, column: str, value: object) -> int:
         try:
-            time = datetime.fromisoformat(str(value).strip())
-            if time.tzinfo:
-                time = time.astimezone(UTC).replace(tzinfo=None)
-            since = time - _EPOCH
-            return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+            return date_us(str(value))
         except (ValueError, OverflowError):
             expected = (
                 "a time such as 2023-11-16 18:15:46.6805900; for numbers, add time: s (or ms, us, "
@@ -328,15 +335,19 @@ class TraceParser:
             raise self._wrong(column, value, expected) from None
 
     def _number(self, unit: str, column: str, value: object) -> int:
-        """Read a time in a unit of `_UNITS`; return it in microseconds."""
-        per_second, name = _UNITS[unit]
+        """Read a time in a unit of `UNITS`; return it in microseconds."""
+        per_second, name = UNITS[unit]
         try:
             number = Decimal(str(value).strip())
         except InvalidOperation:
             number = Decimal("NaN")
         is_number = number.is_finite() and not isinstance(value, bool)
         if not is_number or abs(number) > MAX_SECONDS * per_second:
-            raise self._wrong(column, value, f"a number of {name}")
+            since = unit_since_1970(number) if is_number else None
+            remedy = since and f"; if it is in {UNITS[since][1]}, write columns: {{time: {since}}}"
+            raise self._wrong(column, value, f"a number of {name}{remedy or ''}")
+        if column == self._places.arrival and not self._facts.requests:
+            self._facts.date = doubt_of(number, unit)
         if per_second > 1 and not self._facts.fraction and number % 1:
             self._facts.fraction = (
                 f"{self._kind} {column} is {number} in line {self._line}: {name} with a fraction; "

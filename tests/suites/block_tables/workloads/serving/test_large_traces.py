@@ -142,6 +142,12 @@ def test_failed_requests_of_burstgpt_are_dropped_and_counted(write: Writer) -> N
         ({"time": "ms"}, [0, 100, 200], None),
         ({"time": "ms"}, [0, 100.0, 200.5], "column ts is 200.5 in line 4: milliseconds with a fr"),
         ({"time": "us"}, [0, 0.25], "microseconds with a fraction; if times are seconds, write"),
+        ({}, [1_700_000_000, 1_700_000_001], None),
+        (
+            {"time": "ms"},
+            [1_700_000_000, 1_700_000_001],
+            "arrival is 1700000000, which in seconds since 1970 is 2023-11-14, .* {time: s}",
+        ),
     ],
 )
 def test_warnings_of_wrong_units(write: Writer, columns: Any, times: Any, warning: Any) -> None:

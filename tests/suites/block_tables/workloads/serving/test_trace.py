@@ -90,6 +90,15 @@ def test_other_columns_time_zones_blank_lines_and_a_byte_order_mark(tmp_path: Pa
             r"trace.csv:2: column GeneratedTokens is missing; expected 3 fields, found 2",
         ),
         ("\udcff\udcfe\x00", r"trace.csv:1: byte 0xff is not UTF-8"),
+        (
+            HEADER.strip() + ",TIMESTAMP\n2023-11-16 18:15:46,1,1,2024-11-16 18:15:46\n",
+            r"trace.csv:1: column TIMESTAMP is there 2 times; expected each that is read once",
+        ),
+        (HEADER + "20231116,1,1\n", r"column TIMESTAMP is '20231116'; .* for numbers, add time"),
+        (
+            '[{"TIMESTAMP": 1},\n',
+            r"trace.csv:1: the file begins as a list of JSON; .* jq -c '.\[\]'",
+        ),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: str, message: str):
@@ -185,6 +194,10 @@ def test_a_bundled_trace_has_its_own_columns():
         ),
         ("true, 1, 1", "m.jsonl:1: key timestamp is true; expected a number of milliseconds"),
         ("NaN, 1, 1", "m.jsonl:1: key timestamp is .nan; expected a number of milliseconds"),
+        (
+            "1700000000000000, 1, 1",
+            "a number of milliseconds; if it is in microseconds, write columns: {time: us}",
+        ),
         ("1e99, 1, 1", r"m.jsonl:1: key timestamp is 1E\+99; expected a number of milliseconds"),
         ('"now", 1, 1', "m.jsonl:1: key timestamp is 'now'; expected a number of milliseconds"),
         ("0, 1.5, 1", "m.jsonl:1: key input_length is 1.5; expected a whole number from 1 to"),
