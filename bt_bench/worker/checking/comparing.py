@@ -49,11 +49,13 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors of one shape have the same dtype and bits; NaN is no exception."""
     if one.dtype != other.dtype:
         return False
+    if one.device != other.device:
+        one, other = one.cpu(), other.cpu()
     return torch.equal(_bytes_of(one), _bytes_of(other))
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
     return flat.as_strided(flat.shape, (1,)).view(torch.uint8)  # one element may have any stride
 
 
