@@ -162,6 +162,8 @@ def _checked(made: Mapping[str, Any], where: str) -> dict[str, Any]:
         if not isinstance(value, torch.Tensor):
             try:
                 digest_of(value)
+                if isinstance(value, np.ndarray):
+                    raise TypeError
             except TypeError:
                 raise UsageError(
                     f"{where} makes {name}, a {type(value).__name__}; expected a tensor, or plain "
