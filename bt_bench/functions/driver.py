@@ -15,6 +15,7 @@ from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation, line_of
 from bt_bench.functions.workload import FunctionWorkload, contents_of, suite_behind
 from bt_bench.protocol import Driver, MismatchError
+from bt_bench.worker.checking.comparing import in_parts
 
 RESULT = "result"
 
@@ -171,7 +172,8 @@ def _is_uninitialised(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has what torch fills uninitialised memory with; see `_seeded`."""
     if not tensor.numel() or tensor.dtype is torch.bool:
         return False
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+    tensor = in_parts(tensor)
+    if tensor.dtype.is_floating_point:
         return bool(torch.isnan(tensor).all())
     return bool((tensor == torch.iinfo(tensor.dtype).max).all())
 

@@ -111,9 +111,17 @@ def steps_of(
 
 
 def _step(benchmark: Benchmark, inputs: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    with _seeded(seed):
-        made = benchmark.make(**inputs)
     where = f"{line_of(benchmark.make)}: {benchmark.name}"
+    with _seeded(seed):
+        try:
+            made = benchmark.make(**inputs)
+        except NotImplementedError as error:
+            if "fill_empty_deterministic_" not in str(error):
+                raise
+            raise UsageError(
+                f"{where} leaves a tensor of a packed dtype uninitialised, which torch cannot fill "
+                f"({error}); expected torch.empty(n, dtype=torch.uint8).view(dtype)"
+            ) from None
     if not isinstance(made, Mapping) or not made or not all(isinstance(n, str) for n in made):
         raise UsageError(
             f"{where} returned {type(made).__name__}; expected the arguments by name, as in "

@@ -36,8 +36,13 @@ def compare_exactly(
 
 
 def in_parts(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view of complex numbers as pairs of floats; any other tensor as it is."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.dtype.is_complex else tensor
+    """Return a view with which torch computes, or else the tensor as it is.
+
+    Complex numbers become pairs of floats, and pairs of numbers of 4 bits become bytes.
+    """
+    if tensor.dtype.is_complex:
+        return torch.view_as_real(tensor.resolve_conj())
+    return tensor.view(torch.uint8) if tensor.dtype is torch.float4_e2m1fn_x2 else tensor
 
 
 def other_zeros(mine: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:

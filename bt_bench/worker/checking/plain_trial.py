@@ -293,6 +293,7 @@ def compare(
 
     Integers are compared by value. Floats must be equal or within the tolerance; NaN equals NaN,
     and without a tolerance 0.0 and -0.0 differ. Of complex numbers, both parts are compared so.
+    Packed numbers are compared by their bytes.
 
     Args:
         name: name of the tensor.
@@ -319,8 +320,11 @@ def compare(
         return
     if wanted.dtype.is_complex:
         name = f"{name} (real and imaginary parts)"
-    held = _float_poison(poison, found.dtype)
     found, wanted = in_parts(found), in_parts(wanted)
+    if not wanted.dtype.is_floating_point:
+        compare_exactly(f"{name} (bytes of two numbers)", found, wanted, poison % 256)
+        return
+    held = _float_poison(poison, found.dtype)
     relative, absolute = tolerance or (0.0, 0.0)
     mine, theirs = (each.to(wanted.device, torch.float64) for each in (found, wanted))
     different = ~torch.isclose(mine, theirs, rtol=relative, atol=absolute, equal_nan=True)
