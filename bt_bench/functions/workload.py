@@ -90,6 +90,9 @@ class FunctionWorkload(Workload):
         return suite.workload(self.benchmark, self.inputs, len(self.steps), seed)  # type: ignore[no-any-return]
 
 
+_INSTEAD = "expected bytes, of dtype torch.uint8, which the functions view as numbers of 4 bits"
+
+
 def steps_of(
     benchmark: Benchmark, inputs: Mapping[str, Any], steps: int, seed: int
 ) -> list[Mapping[str, Any]]:
@@ -119,8 +122,8 @@ def _step(benchmark: Benchmark, inputs: Mapping[str, Any], seed: int) -> Mapping
             if "fill_empty_deterministic_" not in str(error):
                 raise
             raise UsageError(
-                f"{where} leaves a tensor of a packed dtype uninitialised, which torch cannot fill "
-                f"({error}); expected torch.empty(n, dtype=torch.uint8).view(dtype)"
+                f"{where} leaves a tensor uninitialised that torch cannot fill ({error}); "
+                f"{_INSTEAD}"
             ) from None
     if not isinstance(made, Mapping) or not made or not all(isinstance(n, str) for n in made):
         raise UsageError(
@@ -182,6 +185,8 @@ def _checked(made: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{where} makes {name}, a {type(value).__name__} of layout {value.layout}; "
                 "expected a plain torch.Tensor"
             )
+        elif value.dtype is torch.float4_e2m1fn_x2:  # torch cannot pickle it
+            raise UsageError(f"{where} makes {name} of dtype {value.dtype}; {_INSTEAD}")
         elif value.device.type != "cpu":
             raise UsageError(
                 f"{where} makes {name} on {value.device}; expected it on the CPU: bt-bench copies "

@@ -400,6 +400,16 @@ REFERENCE = "\n@add.reference\ndef right(x):\n    return x + 1\n"
             "for another; expected the same shapes and dtypes whatever the contents",
         ),
         (HEAD + "    return {'x': torch.rand(n).numpy()}\n" + REFERENCE, "makes x, a ndarray;"),
+        (
+            HEAD + "    return {'x': torch.empty(n, dtype=torch.float4_e2m1fn_x2)}\n" + REFERENCE,
+            "uninitialised that torch cannot fill",
+        ),
+        (
+            HEAD
+            + "    return {'x': torch.randint(9, (n,)).view(torch.float4_e2m1fn_x2)}\n"
+            + REFERENCE,
+            "makes x of dtype torch.float4_e2m1fn_x2; expected bytes",
+        ),
     ],
 )
 def test_what_is_refused(written, text, message):
