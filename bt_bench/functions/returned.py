@@ -1,4 +1,4 @@
-"""Whether callables return the same: copies of what each returns, compared with the first one's.
+"""Whether callables return the same: copies of the results, compared with the first one's.
 
 Each is copied before the next function is called, which may write to the same tensor.
 """
@@ -20,7 +20,7 @@ _SHALLOW = 20  # levels of lists and mappings
 def compare_first_calls(
     functions: Mapping[str, Callable[[], object]], wait: Callable[[], object]
 ) -> str:
-    """Call each function once, and say in words how the results compare with the first one's.
+    """Call each function once, and return in words how the results compare with the first one's.
 
     Compared are tensors, numbers and texts, also in tuples, lists and mappings.
 

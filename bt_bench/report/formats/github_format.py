@@ -53,7 +53,7 @@ def render_github(judged: Judged) -> str:
 def step_summary(judged: Judged, taken: int = 0, limit_bytes: int = SUMMARY_BYTES) -> str:
     """Return Markdown for `$GITHUB_STEP_SUMMARY`, the worst first, cut if it would be too large.
 
-    GitHub drops all of a summary that is too large, with what other commands have written there.
+    GitHub drops all of a summary that is too large, also the part of other commands.
 
     Args:
         judged: the comparison.
