@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +175,7 @@ def _write(judged: Judged, output: Output, whole: bool) -> None:
     write_output(output, text)
     summary = os.environ.get(STEP_SUMMARY)
     if output.name == "github" and summary:
-        _append(Path(summary), step_summary(judged))
+        _append(Path(summary), lambda taken: step_summary(judged, taken))
 
 
 def write_output(output: Output, text: str) -> None:
@@ -241,10 +241,14 @@ def _make_folder(path: Path) -> None:
         raise UsageError(f"cannot write {path}: cannot make its folder: {error.strerror}") from None
 
 
-def _append(path: Path, text: str) -> None:
+def _append(path: Path, text_after: Callable[[int], str]) -> None:
+    """Append a text that depends on the number of bytes that the file has so far."""
     try:
         with path.open("a", encoding="utf-8") as file:
+            text = text_after(os.fstat(file.fileno()).st_size)
             file.write(text)
+        if not text:
+            say(f"warning: {path} is as large as GitHub takes, so verdicts are not added to it")
     except OSError as error:
         reason = error.strerror
         raise UsageError(f"cannot write {path}, which {STEP_SUMMARY} names: {reason}") from None

@@ -28,6 +28,7 @@ MAX_DEPTH = 100
 MAX_BITS = 3320
 """Bits of the largest integer: about a thousand digits; Python cannot print much longer ones."""
 
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _TAG = "tag:yaml.org,2002:"
 _SECOND_DOCUMENT = "but found another document"  # as ruamel.yaml says it
 
@@ -202,6 +203,8 @@ class _Converter:
         text = str(node.value)
         kind = str(node.tag).removeprefix(_TAG)
         if kind in ("str", "timestamp", "merge", "value"):
+            if _PAIR.search(text):  # as JSON escapes a character beyond 16 bits
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
             # Line breaks are allowed, and so are bytes of file names that are not UTF-8.
             rest = re.sub("[\n\t\udc80-\udcff]", "", text)
             if any(unicodedata.category(char) in ("Cc", "Cs") for char in rest):

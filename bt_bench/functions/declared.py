@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -281,6 +282,11 @@ def _cases(
                 f"{where}: input {name!r} has values {[case.get(name) for case in cases]!r}; "
                 "expected numbers, texts or bools, of one type, in every case"
             )
+        for value in (case[name] for case in cases):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{where}: input {name!r} is {value}; expected a finite number")
+            if isinstance(value, str) and not value.isprintable():
+                raise UsageError(f"{where}: input {name!r} is {value!r}; expected printable text")
     if len({repr(sorted(case.items())) for case in cases}) != len(cases):
         raise UsageError(f"{where}: inputs gives the same case twice; remove the repeated value")
     return tuple(cases)

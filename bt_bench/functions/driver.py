@@ -15,6 +15,7 @@ from bt_bench.base.names import Operation
 from bt_bench.functions.declared import Benchmark, Implementation, line_of
 from bt_bench.functions.workload import FunctionWorkload, contents_of, suite_behind
 from bt_bench.protocol import Driver, MismatchError
+from bt_bench.worker.checking.comparing import in_parts
 
 RESULT = "result"
 
@@ -158,11 +159,21 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, tuple | list) else [] if value is None else [value]
 
 
+def _shapes(values: list[object]) -> str:
+    return ", ".join(
+        f"{str(each.dtype).removeprefix('torch.')}{list(each.shape)}"
+        if isinstance(each, torch.Tensor)
+        else type(each).__name__
+        for each in values
+    )
+
+
 def _is_uninitialised(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has what torch fills uninitialised memory with; see `_seeded`."""
     if not tensor.numel() or tensor.dtype is torch.bool:
         return False
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+    tensor = in_parts(tensor)
+    if tensor.dtype.is_floating_point:
         return bool(torch.isnan(tensor).all())
     return bool((tensor == torch.iinfo(tensor.dtype).max).all())
 
@@ -198,9 +209,10 @@ def _results_of(
     assert benchmark.right is not None
     step, *others = FunctionDriver.inputs_on(torch.device("cpu"), workload)
     names = benchmark.right.parameters(list(step))
-    found = _as_list(benchmark.right.function(*(step[name] for name in names)))
-    for other in others:
-        benchmark.right.function(*(other[name] for name in names))
+    found, *later = (
+        _as_list(benchmark.right.function(*(each[name] for name in names)))
+        for each in (step, *others)
+    )
     changed = {
         name
         for before, after in zip(workload.steps, (step, *others), strict=True)
@@ -213,12 +225,19 @@ def _results_of(
             "nothing and changes none of its arguments; expected results to compare: return them, "
             "or write them to an argument"
         )
+    where = f"{line_of(benchmark.right.function)}: the reference {benchmark.right.name}"
     for value in found:
-        if type(value) is not torch.Tensor:
+        if type(value) is not torch.Tensor or value.layout is not torch.strided:
+            kind = f"{getattr(value, 'layout', '')} {type(value).__name__}".strip()
             raise UsageError(
-                f"{line_of(benchmark.right.function)}: the reference {benchmark.right.name} "
-                f"returned a {type(value).__name__}; expected tensors, or None if it writes into "
-                "its arguments"
+                f"{where} returned a {kind}; expected plain tensors, or None if it writes into its "
+                "arguments"
+            )
+    for other in later:
+        if (one := _shapes(other)) != (first := _shapes(found)):
+            raise UsageError(
+                f"{where} returned {one} for one seed and {first} for another; expected the same "
+                "shapes and dtypes whatever the contents, as by padding to the most there can be"
             )
     numbers = range(len(found))
     # A result that is one of the arguments is compared there.

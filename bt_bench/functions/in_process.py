@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bt_bench.base import format_factors, format_number
 from bt_bench.base.errors import UsageError
 from bt_bench.base.extras import needing_run
+from bt_bench.functions.returned import compare_first_calls
 
 if TYPE_CHECKING:
     from bt_bench.worker.measuring.ports import Clock, DevicePort
@@ -112,7 +113,7 @@ class Bench:
         rounds: number of rounds; each function takes its turn in each.
         samples: by time and by function: the value of each round in µs.
         comparisons: all functions but the first against it, by each time.
-        results: how the returned tensors compare, in words.
+        results: how the results of the first calls compare, in words.
         conditions: settings and tools of this process that change times, a sentence each.
     """
 
@@ -201,7 +202,8 @@ def bench(
         seed: of the order.
 
     Raises:
-        UsageError: naming what is wrong with an argument.
+        UsageError: naming what is wrong with an argument, or a function that returns before its
+            work is done, such as a coroutine.
         Exception: whatever a function raises.
     """
     _refuse_unfit(functions, rounds)
@@ -212,7 +214,7 @@ def bench(
 
     torch = _torch()
     port = CudaPort() if torch.cuda.is_available() else None
-    results = _compared({name: function() for name, function in functions.items()})
+    results = compare_first_calls(functions, port.synchronize if port else lambda: None)
     timer = _Timer(SystemClock(), port)
     rng = random.Random(seed)
     first = next(iter(functions))
@@ -385,31 +387,3 @@ def _estimate(first: Sequence[float], other: Sequence[float]) -> Any:
     estimate = trimmed_estimate(np.log(one) - np.log(two))
     assert estimate is not None  # there are enough rounds
     return estimate
-
-
-def _compared(results: Mapping[str, object]) -> str:
-    """Return in words how the returned tensors compare with the first function's."""
-    torch = _torch()
-
-    def tensors(value: object) -> list[Any]:
-        values = value if isinstance(value, tuple | list) else [value]
-        return [each for each in values if isinstance(each, torch.Tensor)]
-
-    (first, right), *others = ((name, tensors(value)) for name, value in results.items())
-    if not right:
-        return f"Results were not compared: {first} returns no tensor."
-    apart = []
-    for name, found in others:
-        if [(t.shape, t.dtype) for t in found] != [(t.shape, t.dtype) for t in right]:
-            apart.append(f"{name}'s have other shapes or dtypes than {first}'s")
-            continue
-        most = 0.0
-        for mine, theirs in zip(found, right, strict=True):
-            if not torch.equal(mine, theirs):
-                distance = (mine.double() - theirs.double()).abs().max()
-                most = max(most, float(distance)) or math.nan
-        if most:
-            apart.append(f"{name}'s differ from {first}'s by up to {most:.3g}")
-    if apart:
-        return f"Results differ, in the first call: {'; '.join(apart)}."
-    return "All returned the same, bit for bit, in the first call."

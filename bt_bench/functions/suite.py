@@ -5,7 +5,9 @@ This runs where code of users may run: in the process of the suite, and in worke
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
+from bt_bench.base import one_line
 from bt_bench.base.docstrings import docstring_of
 from bt_bench.base.errors import UsageError
 from bt_bench.base.names import Operation
@@ -26,6 +29,7 @@ from bt_bench.variants import REFERENCE
 if TYPE_CHECKING:
     from bt_bench.protocol import Driver, SuiteRef
 
+_LONGEST_NAME = 200  # of a case, as configs have it
 _REFUSED = ("torch", "triton", "numpy", "bt_bench", "bt_kernels")
 
 
@@ -42,7 +46,7 @@ class FunctionSuite(Suite):
         self.name = path.stem.lower()
         self.package = path.stem
         lines = (docstring_of(module) or "").strip().splitlines()
-        self.title = lines[0] if lines else f"Functions of {path.name}"
+        self.title = one_line(lines[0]) if lines else f"Functions of {path.name}"
         self.listed = self._listed()
         self.driving = self._driving()
         self.own_config = self._config()
@@ -159,6 +163,13 @@ def _name(one: Implementation) -> str:
 
 
 def _case_name(name: str, case: Mapping[str, Any]) -> str:
-    parts = (f"{key}={value}" for key, value in case.items())
-    text = "-".join([name, *parts])
-    return "".join(letter if letter.isalnum() or letter in "_.=-" else "_" for letter in text)
+    """Return a name for a case by its inputs, of characters that configs allow.
+
+    If characters had to be replaced, or left out, a digest keeps it apart from others.
+    """
+    text = "-".join([name, *(f"{key}={value}" for key, value in case.items())])
+    plain = re.sub(r"[^A-Za-z0-9_.=-]", "_", text)
+    if plain == text and len(plain) <= _LONGEST_NAME:
+        return plain
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[: _LONGEST_NAME - 9]}-{digest}"

@@ -90,6 +90,9 @@ class FunctionWorkload(Workload):
         return suite.workload(self.benchmark, self.inputs, len(self.steps), seed)  # type: ignore[no-any-return]
 
 
+_INSTEAD = "expected bytes, of dtype torch.uint8, which the functions view as numbers of 4 bits"
+
+
 def steps_of(
     benchmark: Benchmark, inputs: Mapping[str, Any], steps: int, seed: int
 ) -> list[Mapping[str, Any]]:
@@ -111,9 +114,17 @@ def steps_of(
 
 
 def _step(benchmark: Benchmark, inputs: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    with _seeded(seed):
-        made = benchmark.make(**inputs)
     where = f"{line_of(benchmark.make)}: {benchmark.name}"
+    with _seeded(seed):
+        try:
+            made = benchmark.make(**inputs)
+        except NotImplementedError as error:
+            if "fill_empty_deterministic_" not in str(error):
+                raise
+            raise UsageError(
+                f"{where} leaves a tensor uninitialised that torch cannot fill ({error}); "
+                f"{_INSTEAD}"
+            ) from None
     if not isinstance(made, Mapping) or not made or not all(isinstance(n, str) for n in made):
         raise UsageError(
             f"{where} returned {type(made).__name__}; expected the arguments by name, as in "
@@ -162,6 +173,8 @@ def _checked(made: Mapping[str, Any], where: str) -> dict[str, Any]:
         if not isinstance(value, torch.Tensor):
             try:
                 digest_of(value)
+                if isinstance(value, np.ndarray):
+                    raise TypeError
             except TypeError:
                 raise UsageError(
                     f"{where} makes {name}, a {type(value).__name__}; expected a tensor, or plain "
@@ -172,6 +185,8 @@ def _checked(made: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{where} makes {name}, a {type(value).__name__} of layout {value.layout}; "
                 "expected a plain torch.Tensor"
             )
+        elif value.dtype is torch.float4_e2m1fn_x2:  # torch cannot pickle it
+            raise UsageError(f"{where} makes {name} of dtype {value.dtype}; {_INSTEAD}")
         elif value.device.type != "cpu":
             raise UsageError(
                 f"{where} makes {name} on {value.device}; expected it on the CPU: bt-bench copies "

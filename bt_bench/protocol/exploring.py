@@ -37,12 +37,15 @@ class Floats:
     def off(self, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a mask of the elements of an equally shaped array that are out of tolerance.
 
-        NaN equals NaN.
+        NaN equals NaN, and without a tolerance 0.0 and -0.0 differ.
         """
         mine, theirs = (each.astype(np.float64) for each in (found, self.values))
         with np.errstate(invalid="ignore", over="ignore"):
             close = np.isclose(mine, theirs, self.relative, self.absolute, equal_nan=True)
         different: np.ndarray[Any, Any] = ~close
+        if not (self.relative or self.absolute):
+            zeros = (mine == 0) & (theirs == 0)
+            different |= zeros & (np.signbit(mine) != np.signbit(theirs))
         return different
 
 

@@ -179,6 +179,20 @@ def test_github(sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "SLOWER" in summary.read_text()
 
 
+@pytest.mark.parametrize("room", [0, 700])
+def test_github_takes_so_much_of_all_commands_of_a_step(
+    sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Of a summary that is too large, GitHub drops everything."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("x" * ((1 << 20) - room))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    outcome = run("compare", *sides, "--format", "github")
+    assert summary.stat().st_size <= 1 << 20
+    assert ("SLOWER" in summary.read_text()) == (room > 0)
+    assert ("as large as GitHub takes" in outcome.err) == (room == 0)
+
+
 def test_only_changed_and_sort(sides: Sides) -> None:
     def cases(*options: str) -> list[str]:
         return [

@@ -74,3 +74,13 @@ def test_overrides(path, key, value):
 @given(description=st.text(max_size=20))
 def test_description_survives_the_dump(path, description):
     accept_or_refuse(path, json.dumps({"description": description, "cases": [good_case]}).encode())
+
+
+def test_a_character_beyond_16_bits_may_be_escaped_as_in_json(path):
+    """JSON has no other escape for it than a pair of surrogates."""
+    case = {"name": "a", "requests": 1, "tokens": 2}
+    path.write_text(json.dumps({"description": "\N{ROCKET}", "cases": [case]}), encoding="utf-8")
+    assert load_config(path).description == "\N{ROCKET}"
+    path.write_text(path.read_text(encoding="utf-8").replace("\\ude80", ""), encoding="utf-8")
+    with pytest.raises(UsageError, match="text has a control character"):
+        load_config(path)

@@ -192,7 +192,6 @@ IN_WORDS = {
     "threading.setprofile": "trace and profile functions",
     "sys.monitoring": "`sys.monitoring` tools",
     "sys.setswitchinterval": "switch interval",
-    "sys.setrecursionlimit": "recursion limit",
     "sys.flags": "`sys.flags`",
     "sys.displayhook": "display hook",
     "gc.set_threshold": "thresholds, callbacks and flags of the garbage collector",

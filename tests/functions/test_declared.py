@@ -62,6 +62,8 @@ def test_a_reference_that_is_not_timed_is_no_variant(add):
         ([{"n": 1}, {"m": 2}], "in every case"),
         ([], "expected lists"),
         ({"seed": [1]}, "the name 'seed'; expected a Python name other than"),
+        ({"n": [1.0, float("nan")]}, "input 'n' is nan; expected a finite number"),
+        ({"n": ["a", "b\x1b"]}, r"input 'n' is 'b\\x1b'; expected printable text"),
         ({"m": [1]}, "make takes n, and inputs has m; expected the same names"),
     ],
 )

@@ -388,7 +388,27 @@ REFERENCE = "\n@add.reference\ndef right(x):\n    return x + 1\n"
         ),
         (
             HEAD + "    return {'x': torch.rand(n)}\n" + REFERENCE.replace("x + 1", "'x'"),
-            "returned a str; expected tensors",
+            "returned a str; expected plain tensors",
+        ),
+        (
+            HEAD + "    return {'x': torch.rand(n)}\n" + REFERENCE.replace("+ 1", ".to_sparse()"),
+            "returned a torch.sparse_coo Tensor; expected plain tensors",
+        ),
+        (
+            HEAD.replace("4", "99") + "    return {'x': torch.rand(n)}\n"
+            "\n@add.reference\ndef right(x):\n    return x[x > 0.5]\n",
+            "for another; expected the same shapes and dtypes whatever the contents",
+        ),
+        (HEAD + "    return {'x': torch.rand(n).numpy()}\n" + REFERENCE, "makes x, a ndarray;"),
+        (
+            HEAD + "    return {'x': torch.empty(n, dtype=torch.float4_e2m1fn_x2)}\n" + REFERENCE,
+            "uninitialised that torch cannot fill",
+        ),
+        (
+            HEAD
+            + "    return {'x': torch.randint(9, (n,)).view(torch.float4_e2m1fn_x2)}\n"
+            + REFERENCE,
+            "makes x of dtype torch.float4_e2m1fn_x2; expected bytes",
         ),
     ],
 )
@@ -396,6 +416,20 @@ def test_what_is_refused(written, text, message):
     outcome = run("check", written(text), "--device", "cpu", "--explore", "0")
     assert outcome.code == 2, outcome
     assert message in " ".join(outcome.err.split())
+
+
+def test_any_text_may_be_an_input_and_a_title(written):
+    """Cases of texts that a name cannot have are told apart, also if these are long."""
+    texts = ["a/b", "a_b", "é", "日本", "🚀", "l" * 300, "l" * 299 + "m", "{steps}"]
+    text = ADD.replace('{"n": [5, 33]}', f'{{"n": [5], "t": {texts!r}}}').replace("(n):", "(n, t):")
+    path = written(text.replace("Sums", "🚀\x1b[31mSums"))
+    outcome = run("sweep", path, "--dry-run")
+    assert outcome.code == 0, outcome
+    names = re.findall(r"^ +(add-\S+): ", outcome.out, re.MULTILINE)
+    assert len(set(names)) == len(texts)
+    assert "add-n=5-t=a_b" in names
+    assert all(re.fullmatch(r"[\w.=-]{1,200}", name, re.ASCII) for name in names)
+    assert "🚀 [31mSums" in run("list", path).out
 
 
 @pytest.mark.parametrize("name", ["a-b.py", "torch.py", "string.py"])

@@ -50,13 +50,17 @@ def render_github(judged: Judged) -> str:
     return "\n".join(lines) + "\n"
 
 
-def step_summary(judged: Judged, limit_bytes: int = SUMMARY_BYTES) -> str:
+def step_summary(judged: Judged, taken: int = 0, limit_bytes: int = SUMMARY_BYTES) -> str:
     """Return Markdown for `$GITHUB_STEP_SUMMARY`, the worst first, cut if it would be too large.
+
+    GitHub drops all of a summary that is too large, also the part of other commands.
 
     Args:
         judged: the comparison.
-        limit_bytes: its maximum size in UTF-8; GitHub counts all that the step writes there.
+        taken: size in bytes of the summary so far.
+        limit_bytes: its maximum size in UTF-8.
     """
+    limit_bytes = max(0, limit_bytes - taken)
     text = cut_md(judged, limit_bytes, lambda text: len(text.encode()))
     # Too long even without verdicts: hundreds of warnings, as only a defect would make.
     return text.encode()[:limit_bytes].decode(errors="ignore")

@@ -180,6 +180,10 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
         (top / ".git", f"gitdir: {admin}"),
     ):
         path.write_bytes(os.fsencode(f"{line}\n"))  # names of folders may be no UTF-8
+    if (common / "reftable").is_dir():
+        # Such a repository has no files of references: each worktree keeps HEAD in tables of its
+        # own, which the reset below begins.
+        (admin / "reftable").mkdir()
     # If the checkout is sparse, so is the worktree, as with `worktree add`.
     settings = admin / "config.worktree"
     for path in (settings, admin / "info/sparse-checkout"):
@@ -189,7 +193,7 @@ def _check_out(repository: Path, commit: str, top: Path, admin: Path) -> None:
     for key in ("core.worktree", "core.bare"):
         with suppress(UsageError):  # git fails if there is no such setting
             ask_git(top.parent, "config", "--file", str(settings), "--unset-all", key)
-    ask_git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules")
+    ask_git(top, "reset", "--hard", "--quiet", "--no-recurse-submodules", commit)
     _clone_submodules(repository, top, admin)
 
 

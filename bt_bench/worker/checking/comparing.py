@@ -35,6 +35,35 @@ def compare_exactly(
         raise MismatchError(describe(name, found, wanted, different, poison))
 
 
+def in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view with which torch computes, or else the tensor as it is.
+
+    Complex numbers become pairs of floats, and pairs of numbers of 4 bits become bytes.
+    """
+    if tensor.dtype.is_complex:
+        return torch.view_as_real(tensor.resolve_conj())
+    return tensor.view(torch.uint8) if tensor.dtype is torch.float4_e2m1fn_x2 else tensor
+
+
+def other_zeros(mine: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the elements where one is 0.0 and the other -0.0."""
+    return (mine == 0) & (theirs == 0) & (mine.signbit() != theirs.signbit())
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one shape have the same dtype and bits; NaN is no exception."""
+    if one.dtype != other.dtype:
+        return False
+    if one.device != other.device:
+        one, other = one.cpu(), other.cpu()
+    return torch.equal(_bytes_of(one), _bytes_of(other))
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)  # one element may have any stride
+
+
 def compare_shape(name: str, found: torch.Tensor | None, wanted: torch.Tensor) -> None:
     """Compare shapes.
 
@@ -58,7 +87,7 @@ def describe(
     where = tuple(int(i) for i in different.nonzero()[0])
     value, right = found[where].item(), wanted[where].item()
     note = ""
-    if value == right:
+    if value == right and str(value) == str(right):  # 0.0 and -0.0 are equal
         note = " by now: something went on after the call had returned"
     elif _is_poison(value, poison):
         note = " (never written by the variant)"
@@ -66,7 +95,9 @@ def describe(
         note = " (written although nothing may write there)"
     place = ", ".join(map(str, where))
     alike = ""
-    if not note and found.dtype.is_floating_point:
+    if found.dtype is torch.bool or value == right:
+        pass  # no distance is worth a word
+    elif not note and found.dtype.is_floating_point:
         most = (found.double() - wanted.double())[different].abs().max()
         alike = f", by up to {float(most):.3g}"
     elif not note:

@@ -25,6 +25,7 @@ from bt_bench.protocol import (
     inputs_of_steps,
     running,
 )
+from bt_bench.worker.checking.comparing import in_parts
 from bt_bench.worker.checking.plain_scenarios import Instance, NextStep, PlainScenario, Rewind
 from bt_bench.worker.checking.plain_trial import (
     addresses,
@@ -196,7 +197,11 @@ class _Played:
 
 
 def _contents(tensor: torch.Tensor, tolerance: tuple[float, float]) -> Contents:
-    """Copy a tensor in a common width: int64 for integers, float32 or float64 for floats."""
+    """Copy a tensor in a common width: int64 for integers, float32 or float64 for floats.
+
+    Complex numbers are copied as pairs of floats.
+    """
+    tensor = in_parts(tensor)
     if not tensor.dtype.is_floating_point:
         whole: np.ndarray[Any, Any] = tensor.detach().to("cpu", torch.int64, copy=True).numpy()
         return whole

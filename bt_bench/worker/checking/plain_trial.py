@@ -37,7 +37,10 @@ from bt_bench.worker.checking.comparing import (
     compare_shape,
     compare_view,
     describe,
+    in_parts,
     kind_of,
+    other_zeros,
+    same_bits,
 )
 
 _CPU = torch.device("cpu")
@@ -198,7 +201,7 @@ class PlainTrial(Trial):
         operation = self._suite.by_name[path[-1]]
         step = self._reference_inputs[index]
         if driver.may_be_empty(operation, step) or any(
-            not torch.equal(before[name], tensor) for name, tensor in after.items()
+            not same_bits(before[name], tensor) for name, tensor in after.items()
         ):
             self._idle.discard(path)
         if index == self.num_steps - 1 and path in self._idle:
@@ -276,7 +279,7 @@ class PlainTrial(Trial):
         driver = subject.driver
         names = [name for name, tolerance in driver.tolerances.items() if any(tolerance)]
         buffers = {**driver.outputs(), **driver.state()} if names else {}
-        return [n for n in names if n in buffers and buffers[n].dtype.is_floating_point]
+        return [n for n in names if n in buffers and in_parts(buffers[n]).is_floating_point()]
 
 
 def compare(
@@ -288,7 +291,9 @@ def compare(
 ) -> None:
     """Compare a variant's whole tensor with the reference's.
 
-    Integers are compared by value. Floats must be equal or within the tolerance; NaN equals NaN.
+    Integers are compared by value. Floats must be equal or within the tolerance; NaN equals NaN,
+    and without a tolerance 0.0 and -0.0 differ. Of complex numbers, both parts are compared so.
+    Packed numbers are compared by their bytes.
 
     Args:
         name: name of the tensor.
@@ -300,19 +305,33 @@ def compare(
     Raises:
         MismatchError: names the first element that differs.
     """
-    if not wanted.dtype.is_floating_point and wanted.dtype is not torch.bool:
+    kinds = (wanted.dtype.is_floating_point, wanted.dtype.is_complex, wanted.dtype is torch.bool)
+    if not any(kinds):
         compare_exactly(name, found, wanted, poison)
         return
     compare_shape(name, found, wanted)
     assert found is not None
-    if found.dtype.is_floating_point != wanted.dtype.is_floating_point:
+    if (found.dtype.is_floating_point, found.dtype.is_complex, found.dtype is torch.bool) != kinds:
         raise MismatchError(f"{name} has dtype {found.dtype}; expected {wanted.dtype}")
+    if wanted.dtype is torch.bool:
+        different = found.to(wanted.device) != wanted
+        if bool(different.any()):
+            raise MismatchError(describe(name, found, wanted, different, None))
+        return
+    if wanted.dtype.is_complex:
+        name = f"{name} (real and imaginary parts)"
+    found, wanted = in_parts(found), in_parts(wanted)
+    if not wanted.dtype.is_floating_point:
+        compare_exactly(f"{name} (bytes of two numbers)", found, wanted, poison % 256)
+        return
+    held = _float_poison(poison, found.dtype)
     relative, absolute = tolerance or (0.0, 0.0)
     mine, theirs = (each.to(wanted.device, torch.float64) for each in (found, wanted))
     different = ~torch.isclose(mine, theirs, rtol=relative, atol=absolute, equal_nan=True)
+    if not any((relative, absolute)):
+        different |= other_zeros(mine, theirs)
     if bool(different.any()):
         within = f" within {relative:g} of its size and {absolute:g}" if tolerance else ""
-        held = _float_poison(poison, found.dtype)
         raise MismatchError(describe(name, mine, theirs, different, held, within))
 
 
@@ -394,7 +413,7 @@ def addresses(driver: Driver) -> dict[str, int]:
 
 def fill(outputs: Mapping[str, torch.Tensor], value: int) -> None:
     """Fill outputs with garbage derived from a number, to expose elements left unwritten."""
-    for tensor in outputs.values():
+    for tensor in map(in_parts, outputs.values()):
         if tensor.dtype.is_floating_point:
             tensor.fill_(_float_poison(value, tensor.dtype))
         elif tensor.dtype is not torch.bool:
@@ -423,5 +442,5 @@ def _compare_result(
 
 def _compare_inputs(given: Mapping[str, torch.Tensor], passed: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in passed.items():
-        if not torch.equal(tensor.cpu(), given[name].cpu()):
+        if not same_bits(tensor, given[name]):
             raise MismatchError(f"the argument {name} was changed; expected it to be only read")

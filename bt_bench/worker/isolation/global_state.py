@@ -137,6 +137,7 @@ _SIGNALS = sorted(signal.valid_signals())
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _PR_GET_TIMERSLACK = 30  # of linux/prctl.h
 
+# Without the recursion limit: no time depends on it, and torch's compiler raises it at first use.
 _PYTHON: dict[str, Callable[[], object]] = {
     "sys.settrace": sys.gettrace,
     "sys.setprofile": sys.getprofile,
@@ -144,7 +145,6 @@ _PYTHON: dict[str, Callable[[], object]] = {
     "threading.setprofile": lambda: getattr(threading, "_profile_hook", None),
     "threading.settrace": lambda: getattr(threading, "_trace_hook", None),
     "sys.setswitchinterval": sys.getswitchinterval,
-    "sys.setrecursionlimit": sys.getrecursionlimit,
     "sys.flags": lambda: tuple(sys.flags),
     "sys.displayhook": lambda: id(sys.displayhook),
     "gc.set_threshold": gc.get_threshold,

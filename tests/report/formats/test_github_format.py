@@ -93,7 +93,7 @@ def test_the_summary_is_whole_and_has_the_worst_first():
 def test_a_summary_that_is_too_long_is_cut_between_rows_and_says_so(limit):
     slow = judgement(case="µ" * 50, verdict=Verdict.SLOWER, cause=Cause.BEYOND_MARGIN, ratio=1.5)
     comparison = judged(*many(2_000).judgements, slow)
-    text = step_summary(comparison, limit)
+    text = step_summary(comparison, limit_bytes=limit)
     assert len(text.encode()) <= limit
     assert "Verdicts: 1 SLOWER, 2000 SAME." in text
     assert " of 2001 are listed" in text

@@ -514,6 +514,31 @@ def test_a_repository_of_sha256(tmp_path):
         assert (tree.top / "README").read_text() == "x\n"
 
 
+def test_a_repository_without_files_of_references(tmp_path):
+    """Git's reftable, the default from Git 3.0 on, where `.git/HEAD` names no commit."""
+    own = tmp_path / "own"
+    own.mkdir()
+    try:
+        git(own, "init", "-q", "-b", "main", "--ref-format=reftable")
+    except subprocess.CalledProcessError:
+        pytest.skip("this git is older than 2.45, and has no reftable")
+    write(own, OWN)
+    commit(own, "first")
+    write(own, {"README": "changed\n"})
+    with copy_of(own) as top:
+        for tree, changes in ((top, " M README"), (top.with_name("base"), "")):
+            assert git(tree, "rev-parse", "HEAD") == git(own, "rev-parse", "HEAD")
+            assert git(tree, "status", "--porcelain").strip() == changes.strip()
+
+
+def test_a_checkout_has_tables_of_its_own_where_the_repository_has_some(own):
+    """As above, for a git that has no reftable, and passes over them."""
+    (own / ".git/reftable").mkdir()
+    with base_tree(locate(own, [own / "mine"]), "main") as tree:
+        assert (tree.top.parent / "git-base/reftable").is_dir()
+        assert (tree.top / "mine/quick.py").read_text() == VARIANT
+
+
 def test_a_build_that_fails_shows_the_end_of_its_output(own):
     tree = working_tree(locate(own, [own / "mine"]))
     with pytest.raises(UsageError) as caught:

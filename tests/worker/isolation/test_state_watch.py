@@ -277,6 +277,16 @@ def test_tools_that_are_as_they_were_are_not_refused():
     thread.join()
 
 
+def test_a_raised_recursion_limit_is_not_refused():
+    """As `torch.compile` leaves it where Inductor has compiled anything."""
+    watch, before = ToolWatch(), sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 1000)
+    try:
+        watch.refuse()
+    finally:
+        sys.setrecursionlimit(before)
+
+
 @pytest.mark.parametrize(
     ("owner", "name"),
     [(time, "perf_counter_ns"), (torch, "equal"), (torch.cuda.Event, "elapsed_time")],
