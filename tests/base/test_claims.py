@@ -161,11 +161,11 @@ def test_what_times_nothing_shares_a_gpu_and_what_times_it_comes_next(sharer):
 
     def hear(text):
         heard.append(text)
-        assert sharer()[1].startswith(f"{os.getpid()} (bt-bench ")
+        assert sharer()[1].startswith(f"{os.getpid()} (bt-bench")
         second.stdin.close()
 
     with leased([environment_of("aaaa-1")], hear):
-        assert sharer()[1].startswith(f"{os.getpid()} (bt-bench ")
+        assert sharer()[1].startswith(f"{os.getpid()} (bt-bench")
     (text,) = heard
     assert text.startswith(
         "waiting for GPU-aaaa-1, up to 5 minutes: it is shared by process "
