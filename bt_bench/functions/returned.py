@@ -121,7 +121,9 @@ def _apart(name: str, mine: Mapping[str, Any], first: str, right: Mapping[str, A
 
 
 def _shape(value: Any) -> object:
-    return (value.shape, value.dtype, value.device) if _is_tensor(value) else type(value)
+    # Tensors without memory of their own may have no shape; of them, the kind has to do.
+    kind = _kind(value) or type(value)
+    return (value.shape, value.dtype, value.device) if _has_bits(value) else kind
 
 
 def _same(mine: Any, theirs: Any) -> bool:

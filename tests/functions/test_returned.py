@@ -14,6 +14,7 @@ NAN = float("nan")
 OUT = torch.zeros(2)
 SHARED = torch.zeros(2)
 SPARSE = torch.eye(2).to_sparse()
+RAGGED = [OUT, torch.zeros(3)]
 
 
 def told(one, other):
@@ -45,6 +46,13 @@ def told(one, other):
             (OUT, SPARSE),
             (OUT, SPARSE),
             "All returned the same, bit for bit. Not compared: a Tensor",
+        ),
+        (SPARSE, SPARSE.to_dense(), "Results were not compared: a returns a Tensor of layout"),
+        (SPARSE.to_dense(), SPARSE, "have other shapes or dtypes than a's. Not compared: a Tensor"),
+        (
+            (OUT, torch.nested.as_nested_tensor(RAGGED, layout=torch.jagged)),
+            (OUT, torch.nested.as_nested_tensor(RAGGED, layout=torch.jagged)),
+            "All returned the same, bit for bit. Not compared: a NestedTensor of layout",
         ),
         (
             torch.tensor([1], dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
