@@ -65,6 +65,14 @@ def test_how_results_compare(one, other, text):
     assert told(one, other).startswith(text)
 
 
+def test_results_that_are_too_large_to_be_subtracted_differ_all_the_same(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch, "where", full)
+    assert told(OUT, OUT + 1) == "differ from a's."
+
+
 async def coroutine():
     return OUT
 
