@@ -121,7 +121,9 @@ def _apart(name: str, mine: Mapping[str, Any], first: str, right: Mapping[str, A
 
 
 def _shape(value: Any) -> object:
-    return (value.shape, value.dtype, value.device) if _is_tensor(value) else type(value)
+    # Tensors without memory of their own may have no shape; of them, the kind has to do.
+    kind = _kind(value) or type(value)
+    return (value.shape, value.dtype, value.device) if _has_bits(value) else kind
 
 
 def _same(mine: Any, theirs: Any) -> bool:
@@ -142,13 +144,13 @@ def _distance(mine: Any, theirs: Any) -> float | None:
     import torch
 
     is_whole = not theirs.dtype.is_floating_point and not theirs.dtype.is_complex
+    wide = torch.complex128 if theirs.dtype.is_complex else torch.float64
     try:
-        wide = torch.complex128 if theirs.dtype.is_complex else torch.float64
         one, two = mine.to(wide), theirs.to(wide)
-    except (NotImplementedError, RuntimeError):  # several numbers in a byte
+        apart = torch.where(one == two, 0, one - two).abs()
+        if is_whole:
+            apart = torch.where(mine == theirs, 0, apart.clamp(min=1))
+        most = float(torch.where(one.isnan() & two.isnan(), 0, apart).max())
+    except (NotImplementedError, RuntimeError):  # several numbers in a byte, or too little memory
         return None
-    apart = torch.where(one == two, 0, one - two).abs()
-    if is_whole:
-        apart = torch.where(mine == theirs, 0, apart.clamp(min=1))
-    most = float(torch.where(one.isnan() & two.isnan(), 0, apart).max())
     return math.inf if math.isnan(most) else most

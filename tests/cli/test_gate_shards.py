@@ -191,6 +191,20 @@ def test_shards_of_other_gates_are_refused(shards, tmp_path, keys, value):
     assert f" in {other / 'recording.json'}" in message
 
 
+def test_shards_after_one_without_a_case_are_compared_with_each_other(shards, tmp_path):
+    """Folders are in the order of the shards, and the first one may have nothing to compare."""
+    (empty,) = set(shards) - set(owners().values())
+    first, second = (f for k, (f, _) in shards.items() if k > empty)
+
+    def change(document):
+        document["arms"]["head"]["changes"] = "0" * 16
+
+    other = changed(second, tmp_path / "other", change)
+    given = (shards[empty][0], first, other)
+    message = refused("merge", *given, "--out", tmp_path / "merged", "--allow-partial", code=4)
+    assert "arms.head.changes: " in message
+
+
 def test_gpus_and_hosts_may_differ(shards, tmp_path):
     def change(document):
         document["environment"]["cpu"] = "another one"

@@ -14,6 +14,7 @@ NAN = float("nan")
 OUT = torch.zeros(2)
 SHARED = torch.zeros(2)
 SPARSE = torch.eye(2).to_sparse()
+RAGGED = [OUT, torch.zeros(3)]
 
 
 def told(one, other):
@@ -46,6 +47,13 @@ def told(one, other):
             (OUT, SPARSE),
             "All returned the same, bit for bit. Not compared: a Tensor",
         ),
+        (SPARSE, SPARSE.to_dense(), "Results were not compared: a returns a Tensor of layout"),
+        (SPARSE.to_dense(), SPARSE, "have other shapes or dtypes than a's. Not compared: a Tensor"),
+        (
+            (OUT, torch.nested.as_nested_tensor(RAGGED, layout=torch.jagged)),
+            (OUT, torch.nested.as_nested_tensor(RAGGED, layout=torch.jagged)),
+            "All returned the same, bit for bit. Not compared: a NestedTensor of layout",
+        ),
         (
             torch.tensor([1], dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
             torch.tensor([2], dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
@@ -55,6 +63,14 @@ def told(one, other):
 )
 def test_how_results_compare(one, other, text):
     assert told(one, other).startswith(text)
+
+
+def test_results_that_are_too_large_to_be_subtracted_differ_all_the_same(monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch, "where", full)
+    assert told(OUT, OUT + 1) == "differ from a's."
 
 
 async def coroutine():

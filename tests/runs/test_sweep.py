@@ -225,6 +225,22 @@ def test_the_order_follows_from_the_seed(sweep, tmp_path):
     assert orders[0] == orders[1] != orders[2]
 
 
+class Unheard(Listening):
+    """Nobody reads what it tells any more once the first case is measured."""
+
+    def phase(self, what, of=""):
+        if self.reports:
+            raise BrokenPipeError
+        super().phase(what, of)
+
+
+def test_results_are_written_although_nobody_reads_the_progress(sweep):
+    with pytest.raises(BrokenPipeError):
+        sweep(ScriptedRunner(), make_spec(["one", "two"]), Unheard())
+    assert sweep.folder.comparison_path.exists()
+    assert [len(result.cases) for result in read_run(sweep.folder)] == [1, 1]
+
+
 def test_everything_that_was_measured_is_stored(sweep):
     (baseline, fused), listening = sweep(ScriptedRunner(), make_spec(["one"], [ops.STEP]))
     expected = measured()

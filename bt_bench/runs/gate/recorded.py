@@ -49,12 +49,10 @@ def judge_recording(recording: Recording) -> Judged:
     """Judge the rounds of a recording as its gate did, by the rules that it has.
 
     Without rules, all rounds are judged at one look, by the default margin and alpha. Shards of a
-    merged one are judged each by itself, as they were.
+    merged one that have timed anything are judged each by itself, as they were.
     """
-    if recording.parts:
-        shards = [
-            JudgedShard(part, judge_recording(part), _cases(part)) for part in recording.parts
-        ]
+    if timed := [part for part in recording.parts if part.subjects]:
+        shards = [JudgedShard(part, judge_recording(part), _cases(part)) for part in timed]
         return collected(shards, _cases(recording), recording.missing)
     subjects = tuple(recording.table())
     base, head = _labels(recording)

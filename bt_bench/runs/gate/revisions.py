@@ -162,21 +162,24 @@ def _names(folder: Path, *arguments: str) -> list[str]:
     return [os.fsdecode(name) for name in printed.split(b"\0") if name]
 
 
-def changes_digest(top: Path) -> str:
-    """Return a digest of the tracked files that differ from the commit of a checkout.
+def changes_digest(top: Path) -> str | None:
+    """Return a digest of the tracked files that differ from the commit of a checkout, if any do.
 
     Raises:
         UsageError: if git fails, with its message.
     """
+    # It looks into files, as `diff-index` does not: their dates differ in a copy of a checkout.
+    options = ("--porcelain", "-z", "--untracked-files=no", "--no-renames")
+    names = [entry[len("XY ") :] for entry in _names(top, "status", *options)]
     digest = hashlib.sha256()
-    for name in _names(top, "diff-index", "--name-only", "-z", "HEAD"):
+    for name in names:
         path = top / name
         digest.update(os.fsencode(name) + b"\0")
         if path.is_symlink():
             digest.update(os.fsencode(path.readlink()))
         elif path.is_file():
             digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:16] if names else None
 
 
 def ask_git(folder: Path, *arguments: str) -> str:

@@ -22,7 +22,6 @@ from bt_bench.analysis import (
 from bt_bench.base.errors import counted, listed
 from bt_bench.results import Asked, Division, GateArm, Recording, Shard
 from bt_bench.runs.gate.lost import Lost
-from bt_bench.runs.gate.revisions import changes_digest
 from bt_bench.runs.gate.trees import Tree
 
 
@@ -56,8 +55,8 @@ class OwnShard:
     def marked(self, header: Recording, head: Tree) -> Recording:
         """Return the recording of this shard, still without rounds."""
         revision = header.arms[GateArm.HEAD]
-        changes = changes_digest(head.location.top) if head.dirty else None
-        arms = header.arms | {GateArm.HEAD: revision.model_copy(update={"changes": changes})}
+        changes = {"changes": head.changes}
+        arms = header.arms | {GateArm.HEAD: revision.model_copy(update=changes)}
         told = {"arms": arms, "shard": self.division.shard, "asked": self.asked}
         return header.model_copy(update=told)
 

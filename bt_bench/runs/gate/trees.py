@@ -16,7 +16,13 @@ from pathlib import Path
 from bt_bench.base.errors import NotComparableError, UsageError
 from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.runs.gate.own_code import refuse_code_of
-from bt_bench.runs.gate.revisions import ask_git, top_of, tracked_files, tracked_root
+from bt_bench.runs.gate.revisions import (
+    ask_git,
+    changes_digest,
+    top_of,
+    tracked_files,
+    tracked_root,
+)
 from bt_bench.variants import (
     REFERENCE,
     Isolation,
@@ -62,6 +68,7 @@ class Tree:
         dirty: whether tracked files differ from the commit.
         top: folder of the checkout.
         location: where kernels are in the checkout.
+        changes: a digest of the tracked files that differ; `None`: none do.
     """
 
     label: str
@@ -69,6 +76,7 @@ class Tree:
     dirty: bool
     top: Path
     location: Location
+    changes: str | None = None
 
     def variants(self) -> dict[str, VariantEntry]:
         """Return all variants of this revision, by name.
@@ -264,8 +272,8 @@ def working_tree(location: Location) -> Tree:
         commit = ask_git(location.top, "rev-parse", "--verify", "HEAD")
     except UsageError as error:
         raise UsageError(f"{location.top}: HEAD is no commit: {error}; expected one") from None
-    status = ask_git(location.top, "status", "--porcelain", "--untracked-files=no")
-    return Tree("working tree", commit, bool(status), location.top, location)
+    changes = changes_digest(location.top)
+    return Tree("working tree", commit, changes is not None, location.top, location, changes)
 
 
 def shared_places(head: Tree, tracked: frozenset[str]) -> list[Path]:

@@ -73,11 +73,14 @@ def refuse_differences(
         whole: `sweep` or `gate`, for the message.
 
     Raises:
-        NotComparableError: with a line per difference from the first one.
+        NotComparableError: with a line per difference from the first one, or the first measured.
     """
-    first = shards[0]
-    found = chain.from_iterable(
-        chain(_between_divisions(first, other), differences(first, other)) for other in shards[1:]
+    first, *others = shards
+    # Of a shard without a case or a round, there is nothing to compare the others with.
+    measured = next((each for each in shards if each.origin is not None), first)
+    found = chain(
+        *(_between_divisions(first, other) for other in others),
+        *(differences(measured, other) for other in shards if other is not measured),
     )
     listed = list(islice(found, _MOST + 1))
     if listed:

@@ -94,8 +94,10 @@ def run_sweep(
         share(devices, [conformance.units, cases], _name, progress.say)
         complete = True
     finally:
-        progress.phase("writing the tables and the page")
-        closed = results.close(complete)
+        try:
+            progress.phase("writing the tables and the page")
+        finally:  # though nobody may be left to tell
+            closed = results.close(complete)
     return closed
 
 

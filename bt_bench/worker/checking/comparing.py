@@ -51,8 +51,8 @@ def other_zeros(mine: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one shape have the same dtype and bits; NaN is no exception."""
-    if one.dtype != other.dtype:
+    """Return whether two tensors have the same shape, dtype and bits; NaN is no exception."""
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
     if one.device != other.device:
         one, other = one.cpu(), other.cpu()

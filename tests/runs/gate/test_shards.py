@@ -16,7 +16,7 @@ from bt_bench.results.gate.recording import RecordedSubject, Revision
 from bt_bench.results.gate.rounds import GateArm
 from bt_bench.runs.gate.loop import GatePlan, run_gate
 from bt_bench.runs.gate.lost import Lost
-from bt_bench.runs.gate.recorded import judging_of
+from bt_bench.runs.gate.recorded import judge_recording, judging_of
 from bt_bench.runs.gate.shards import JudgedShard, OwnShard, collected
 from bt_bench.suites.block_tables import operations as ops
 
@@ -101,6 +101,18 @@ def test_a_shard_that_finds_too_little_is_named():
     assert judged.power is not None
     assert judged.power.sentence.startswith("In shard 3/3: This gate could not have found")
     assert (judged.power.short, judged.power.figures) == (3, 6)
+
+
+def test_a_shard_that_has_timed_nothing_is_no_part_of_the_rounds():
+    """As one all of whose variants failed: its verdicts are in the report of the gate."""
+    levels = dict.fromkeys(CASES, (100.0, 100.0, 100.0))
+    first, *parts = (shard.recording for shard in judged_shards(levels, 0))
+    parts = [first.model_copy(update={"subjects": [], "judging": None}), *parts]
+    subjects = [each for part in parts for each in part.subjects]
+    merged = first.model_copy(update={"subjects": subjects, "parts": parts, "shard": None})
+    judged = judge_recording(merged)
+    assert judged.subject.startswith("5 cases in 2 shards, ")
+    assert not any("0 cases" in fact for fact in judged.facts)
 
 
 def test_what_the_config_lost_is_told_by_one_shard():

@@ -54,6 +54,25 @@ def test_looking_at_the_working_tree_writes_no_index(own):
     assert inside(own) == before
 
 
+def test_changes_are_those_at_the_start_and_are_known_by_their_contents(own, tmp_path):
+    """Shards measure a copy from the start, and their checkouts may be copies of one another."""
+    location = locate(own, [own / "mine"])
+    write(own, {"mine/quick.py": f"{VARIANT}x = 1\n"})
+    tree = working_tree(location)
+    assert tree.dirty
+    assert tree.changes is not None
+    os.utime(own / "README", (1e9, 1e9))
+    assert working_tree(location).changes == tree.changes
+    with base_tree(location, "HEAD") as old:
+        new = copied(tree, old)
+        write(own, {"mine/quick.py": f"{VARIANT}x = 2\n"})
+        assert new.changes == tree.changes != working_tree(location).changes
+    git(own, "mv", "README", "READ")
+    assert working_tree(location).changes != tree.changes
+    git(own, "reset", "-q", "--hard")
+    assert not working_tree(location).dirty
+
+
 def test_it_works_from_a_subfolder(tmp_path, monkeypatch):
     top = repository(tmp_path / "shipped", SHIPPED)
     (top / "src/deep").mkdir()

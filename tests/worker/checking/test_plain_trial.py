@@ -54,6 +54,7 @@ def test_a_copy_is_equal(each):
     compare("out", each.clone(), each, 7, None)
     assert same_bits(each.clone(), each)
     assert not same_bits(torch.zeros_like(each), each)
+    assert not same_bits(each.clone().unsqueeze_(0), each), "a call can do this to its argument"
 
 
 def test_a_tolerance_allows_the_other_zero_and_holds_for_both_parts():
