@@ -58,7 +58,6 @@ class InputDriver(Driver):
         else:
             tables.restore(start)
         self._start = start
-        self._other: TableState | None = None  # of the tables, after the setup of other contents
 
     @classmethod
     def like(
@@ -84,7 +83,6 @@ class InputDriver(Driver):
         """See the base class."""
         self.variant.tables.restore(self._start)
         self.requests.forget()
-        self._other = None
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
         """Put the requests into the state of the step, as kernels of the engine have done.
@@ -116,7 +114,6 @@ class InputDriver(Driver):
     def take(self, workload: InputWorkload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
         set_up_again(self.variant.tables, self._start, workload.setup)
-        self._other = self.variant.tables.snapshot()
         self.requests.forget()
         return _other_steps(workload, steps)
 
@@ -124,9 +121,7 @@ class InputDriver(Driver):
         self, first: InputDriver, workload: InputWorkload, steps: Sequence[StepInputs]
     ) -> Sequence[StepInputs]:
         """See the base class: the tables are copied, as in block tables."""
-        if first._other is None:
-            return self.take(workload, steps)
-        self.variant.tables.restore(first._other)
+        self.variant.tables.restore(first.variant.tables.snapshot())
         self.requests.forget()
         return _other_steps(workload, steps)
 

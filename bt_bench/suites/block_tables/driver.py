@@ -60,7 +60,6 @@ class TableDriver(Driver):
         else:
             self.tables.restore(start)
         self._start = start
-        self._other: TableState | None = None  # after the setup of other contents
 
     @classmethod
     def like(
@@ -86,7 +85,6 @@ class TableDriver(Driver):
     def rewind(self) -> None:
         """See the base class."""
         self.tables.restore(self._start)
-        self._other = None
 
     def prepare(self, operation: Operation, step: StepInputs) -> None:
         """Apply staged writes before an operation that reads the tables without applying them."""
@@ -115,16 +113,13 @@ class TableDriver(Driver):
     def take(self, workload: Workload, steps: Sequence[StepInputs]) -> Sequence[StepInputs]:
         """See the base class."""
         set_up_again(self.tables, self._start, workload.setup)
-        self._other = self.tables.snapshot()
         return _other_steps(workload, steps)
 
     def take_like(
         self, first: TableDriver, workload: Workload, steps: Sequence[StepInputs]
     ) -> Sequence[StepInputs]:
         """See the base class: staging all owned blocks takes far longer than copying tables."""
-        if first._other is None:
-            return self.take(workload, steps)
-        self.tables.restore(first._other)
+        self.tables.restore(first.tables.snapshot())
         return _other_steps(workload, steps)
 
     def replayed(self, call: Callable[[], object]) -> None:
