@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bt_bench.base import format_bytes
-from bt_bench.base.errors import NotComparableError
+from bt_bench.base.errors import NotComparableError, counted
 from bt_bench.results import (
     Crash,
     Environment,
@@ -158,6 +158,12 @@ def _limit_warnings(base: Labelled, other: Labelled) -> Iterator[str]:
         yield (
             f"{base.label} had {before}, and {other.label} {after}: times on the host may differ "
             "for that alone"
+        )
+    threads = [side.torch_threads for side in sides]
+    if None not in threads and threads[0] != threads[1]:
+        yield (
+            f"torch had {counted(threads[0] or 0, 'thread')} in {base.label}, and {threads[1]} in "
+            f"{other.label}: calls that compute on the CPU, and checks, may take another time"
         )
 
 

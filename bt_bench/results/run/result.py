@@ -64,6 +64,7 @@ class Environment(Noun):
     cpu_quota: float | None = None  # of the control groups, in cores; `None`: none, or unknown
     memory_limit_bytes: int | None = None  # likewise; beside what the machine has
     torch: str | None
+    torch_threads: int | None = None  # on the CPU; an earlier version did not record them
     cuda: str | None
     triton: str | None
     interpreted: bool

@@ -43,6 +43,7 @@ def read_environment(
         **read_machine(),
         device=device,
         torch=torch.__version__,
+        torch_threads=torch.get_num_threads(),
         cuda=torch.version.cuda,
         interpreted=device == "cpu",
         helpers=read_helpers(device, package),

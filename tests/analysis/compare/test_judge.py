@@ -1133,6 +1133,21 @@ def test_what_no_clock_can_have_measured_is_invalid(value: float) -> None:
         assert exit_code(whole) is ExitCode.CHECK_FAILED
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "warns"), [(32, 4, True), (4, 4, False), (None, 4, False)]
+)
+def test_another_number_of_threads_of_torch_is_warned_of(before, after, warns) -> None:
+    sides = [
+        make_result(name, [timed(50.0)], run_id=name, environment=make_environment(torch_threads=n))
+        for name, n in (("baseline", before), ("fused", after))
+    ]
+    told = [each for each in judge_results(sides).warnings if "torch had" in each]
+    assert told == warns * [
+        "torch had 32 threads in baseline, and 4 in fused: calls that compute on the CPU, and "
+        "checks, may take another time"
+    ]
+
+
 def test_another_quota_and_conditions_are_warned_of() -> None:
     condition = Condition(name="MPS (/mps)", effect="others run", remedy="end it", harm=Harm.NOTED)
     limited = make_environment(cpu_quota=2.0, conditions=[condition])
