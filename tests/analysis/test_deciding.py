@@ -50,7 +50,7 @@ def verdicts(*contests: Contest, correction: Correction = Correction.HOLM) -> li
 
 @pytest.mark.parametrize("seed", range(20))
 def test_shares_of_a_family_spend_its_alpha_together(seed: int) -> None:
-    """Whatever the figures and the shares: Bonferroni's level or more for each, and no more in all.
+    """Test that each has Bonferroni's level or more, and all together no more than alpha.
 
     The estimates are small multiples of their error, so some are found at any level, some at none.
     """

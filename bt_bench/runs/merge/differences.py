@@ -167,9 +167,7 @@ def gate_differences(first: ShardGate, other: ShardGate) -> Iterator[str]:
     before, after = first.recording, other.recording
     if before is not None and after is not None:
         yield from _of_values(files, _facts_of_gate(before), _facts_of_gate(after))
-        helpers = before.environment.helpers, after.environment.helpers
-        for difference in helper_differences(*helpers):
-            yield f"  {difference}: {files[0]} against {files[1]}"
+        yield from _of_helpers(files, before.environment, after.environment)
 
 
 def _facts_of_gate(recording: Recording) -> dict[str, object]:
@@ -196,7 +194,7 @@ def _software(environment: Environment) -> dict[str, object]:
 def _of_values(
     files: Sequence[str], first: Mapping[str, object], other: Mapping[str, object], path: str = ""
 ) -> Iterator[str]:
-    """Yield the differences of two sections of a config."""
+    """Yield the differences of two sections of a config, or of two lists of facts."""
     for name in {**first, **other}:
         values = first.get(name), other.get(name)
         if all(isinstance(value, dict) for value in values):
@@ -207,12 +205,12 @@ def _of_values(
 
 def _of_results(first: LinedResult, other: LinedResult) -> Iterator[str]:
     files = [str(first.given), str(other.given)]
-    facts = [_facts(each.header) for each in (first, other)]
-    for name, value in facts[0].items():
-        if value != facts[1][name]:
-            yield _told(name, files, (value, facts[1][name]))
-    helpers = (each.header.environment.helpers for each in (first, other))
-    for difference in helper_differences(*helpers):
+    yield from _of_values(files, _facts(first.header), _facts(other.header))
+    yield from _of_helpers(files, first.header.environment, other.header.environment)
+
+
+def _of_helpers(files: Sequence[str], first: Environment, other: Environment) -> Iterator[str]:
+    for difference in helper_differences(first.helpers, other.helpers):
         yield f"  {difference}: {files[0]} against {files[1]}"
 
 
