@@ -178,15 +178,21 @@ def _power(shards: Sequence[JudgedShard], judgements: Sequence[Judgement]) -> Po
         name: why for shard in shards for name, why in shard.recording.measured_apart().items()
     }
     power = power_of(judgements, Sought(judging.detect, judging.margin), apart=apart)
-    if power is None or not power.falls_short:
-        return power
-    short = [
-        (shard.shard.text, shard.judged.power)
+    short = {
+        shard.shard.text: shard.judged.power
         for shard in shards
         if shard.judged.power is not None and shard.judged.power.falls_short
-    ]
+    }
+    if power is None or not short:
+        return power
+    # One sentence, however many shards there are: it begins every report.
+    worst = max(short, key=lambda name: short[name].worst_share)
+    beside = ""
+    if others := [name for name in short if name != worst]:
+        noun = "shard" if len(others) == 1 else "shards"
+        beside = f" The same goes, from smaller slowdowns on, for {noun} {listed(others)}."
     return replace(
         power,
-        noise="; ".join(f"in shard {name} {each.noise}" for name, each in short),
-        sentence=" ".join(f"In shard {name}: {each.sentence}" for name, each in short),
+        noise=f"in shard {worst} {short[worst].noise}",
+        sentence=f"In shard {worst}: {short[worst].sentence}{beside}",
     )

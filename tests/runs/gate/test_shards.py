@@ -101,6 +101,19 @@ def test_a_shard_that_finds_too_little_is_named():
     assert judged.power is not None
     assert judged.power.sentence.startswith("In shard 3/3: This gate could not have found")
     assert (judged.power.short, judged.power.figures) == (3, 6)
+    assert "The same goes" not in judged.power.sentence
+
+
+def test_the_worst_shard_speaks_for_all_that_find_too_little():
+    levels = dict.fromkeys(CASES, (100.0, 100.0, 100.0))
+    quiet, loud = (judged_shards(levels, 0, noise=noise) for noise in (0.2, 0.4))
+    judged = collected([quiet[0], loud[1], quiet[2]], CASES, ())
+    assert judged.power is not None
+    told = judged.power.sentence
+    assert told.startswith("In shard 2/3: This gate could not have found")
+    assert told.count("could not have found") == 1
+    assert told.endswith("from smaller slowdowns on, for shards 1/3 and 3/3.")
+    assert judged.power.noise.startswith("in shard 2/3 ")
 
 
 def test_a_shard_that_has_timed_nothing_is_no_part_of_the_rounds():
