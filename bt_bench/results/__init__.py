@@ -178,7 +178,7 @@ from bt_bench.results.run.result import (
     VariantInfo,
     VariantResult,
 )
-from bt_bench.results.run.rows import SampleRows, medians_over_rounds, typical_of
+from bt_bench.results.run.rows import SampleRows, medians_over, typical_of
 from bt_bench.results.run.series import FloatArray, place_of, series_of
 from bt_bench.results.run.soundness import are_times
 from bt_bench.results.run.suites import (

@@ -34,6 +34,7 @@ from bt_bench.results import (
     Rounds,
     Taken,
     are_times,
+    medians_over,
     metric_of,
 )
 
@@ -69,8 +70,9 @@ class Question:
     def kind(self) -> tuple[object, ...]:
         """Return a key; questions of equal kind can be answered together."""
         sides = (self.base, self.other)
-        shapes = [(side.per, side.samples.shape, id(side.rounds)) for side in sides]
-        return (*shapes, id(self.base_instances), id(self.other_instances), self.one_run)
+        # By value: the variants of a run have equal lists of rounds, each in its own file.
+        shapes = [(side.per, side.samples.shape, side.rounds) for side in sides]
+        return (*shapes, self.base_instances, self.other_instances, self.one_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +282,12 @@ def _with_values(
 
 def _typical(samples: FloatArray) -> FloatArray:
     """Return the median over steps of each step's median over rounds. [C, R, S] → [C]"""
-    return _over_steps(np.median(samples, axis=1))
+    return _over_steps(medians_over(samples, axis=1))
 
 
 def _over_steps(values: FloatArray) -> FloatArray:
     """Return the median over the last axis, which mostly has one entry."""
-    medians: FloatArray = values[..., 0] if values.shape[-1] == 1 else np.median(values, axis=-1)
-    return medians
+    return values[..., 0] if values.shape[-1] == 1 else medians_over(values, axis=-1)
 
 
 def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -297,7 +298,7 @@ def _is_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np
 
 def _is_mostly_constant(samples: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Find cases whose steps took the same in most rounds: no median varies. [C, R, S] → [C]"""
-    is_median = samples == np.median(samples, axis=1, keepdims=True)
+    is_median = samples == medians_over(samples, axis=1)[:, None]
     mostly: BoolArray = (is_median.mean(axis=1) > 0.5).all(axis=1)
     return mostly
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from bt_bench.analysis.statistics.samples import MIN_CLUSTERS
-from bt_bench.results import FloatArray
+from bt_bench.results import FloatArray, medians_over
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def clustered_medians(
     fewest = min(len(by_instance), len(by_block))
     if fewest < MIN_CLUSTERS:
         return None
-    location = np.median(values, axis=1)
+    location = medians_over(values, axis=1)
     instances_error = _error_of_clusters(values, by_instance)
     blocks_error = _error_of_clusters(values, by_block)
     squares = instances_error**2 + blocks_error**2 - _white_error(values, location) ** 2
@@ -100,7 +100,8 @@ def _error_of_clusters(values: FloatArray, clusters: Sequence[Sequence[int]]) ->
     # One call for all clusters of a size: with few rounds each, calls would dominate the time.
     for size in {len(rows) for rows in clusters}:
         places = [place for place, rows in enumerate(clusters) if len(rows) == size]
-        medians[:, places] = np.median(values[:, [clusters[place] for place in places]], axis=2)
+        rounds = values[:, [clusters[place] for place in places]]
+        medians[:, places] = medians_over(rounds, axis=2)
     error: FloatArray = medians.std(axis=1, ddof=1) / math.sqrt(len(clusters))
     return error
 
@@ -113,6 +114,6 @@ def _white_error(values: FloatArray, location: FloatArray) -> FloatArray:
     own is taken as 1.4826 times their median absolute deviation, which rare late rounds do not
     widen. This errs on the safe side, since the result is subtracted.
     """
-    deviation = 1.4826 * np.median(np.abs(values - location[:, None]), axis=1)
+    deviation = 1.4826 * medians_over(np.abs(values - location[:, None]), axis=1)
     error: FloatArray = deviation * math.sqrt(math.pi / 2 / values.shape[1])
     return error

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from bt_bench.results import FloatArray, SampleRows, medians_over_rounds
+from bt_bench.results import FloatArray, SampleRows, medians_over
 
 MIN_CLUSTERS = 3  # two show too little of how much clusters differ
 Samples = Sequence[float] | FloatArray
@@ -47,7 +47,7 @@ def median(samples: Samples) -> float:
     Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American Statistician
     50 (1996), 361-365, definition 7 at p = 1/2.
     """
-    return float(medians_over_rounds(_as_array(samples)))
+    return float(medians_over(_as_array(samples)))
 
 
 def percentile(samples: Samples, percent: float) -> float:
@@ -125,7 +125,7 @@ def step_medians(samples: Sequence[Sequence[float]]) -> FloatArray:
     """
     rows = samples if isinstance(samples, SampleRows) else SampleRows.of(samples)
     if rows.width:
-        return medians_over_rounds(rows.array)
+        return medians_over(rows.array)
     columns = ([x for x in column if x is not None] for column in zip_longest(*samples))
     return np.array([median(column) for column in columns if column], dtype=np.float64)
 

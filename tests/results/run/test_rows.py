@@ -11,7 +11,7 @@ from support.factories import make_measurement
 
 from bt_bench.results.run.case import Measurement
 from bt_bench.results.run.nouns import Quantity
-from bt_bench.results.run.rows import SampleRows, medians_over_rounds, typical_of
+from bt_bench.results.run.rows import SampleRows, medians_over, typical_of
 
 ROWS = [[1.0, 2.5], [3.0, 4.0], [5.0, 0.0]]
 
@@ -79,7 +79,10 @@ def test_a_measurement_refuses_others(wrong: object) -> None:
 @pytest.mark.parametrize("rounds", [1, 2, 5, 8])
 def test_medians_are_numpys(rounds: int) -> None:
     samples = np.random.default_rng(rounds).random((rounds, 4))
-    assert medians_over_rounds(samples).tolist() == np.median(samples, axis=0).tolist()
+    assert medians_over(samples).tolist() == np.median(samples, axis=0).tolist()
+    cube = np.random.default_rng(rounds).random((2, rounds, 3))
+    for axis in (0, 1, 2, -1):
+        assert medians_over(cube, axis).tolist() == np.median(cube, axis=axis).tolist()
     assert typical_of(samples) == np.median(np.median(samples, axis=0))
     largest = np.full((rounds, 1), np.finfo(float).max)
     assert typical_of(largest) == largest[0]
