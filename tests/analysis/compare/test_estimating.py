@@ -18,7 +18,9 @@ def _question(base: FloatArray, other: FloatArray, *, one_run: bool = True) -> Q
     """Return a question whose lists of rounds are its own, as if read from its own files."""
     rounds = [tuple(range(len(base))) for _ in "ab"]
     instances = [tuple(number // 2 % 4 for number in of_side) for of_side in rounds]
-    sides = (Taken(METRIC, "step", own, each) for own, each in zip(rounds, (base, other)))
+    sides = (
+        Taken(METRIC, "step", own, each) for own, each in zip(rounds, (base, other), strict=True)
+    )
     return Question(*sides, *instances, one_run, False)
 
 
