@@ -37,13 +37,14 @@ _WITHIN = tuple(f"{package}." for package in WATCHED_PACKAGES)
 def read_modules(known: Mapping[str, ModuleReading]) -> dict[str, ModuleReading]:
     """Read the watched modules; reuse a known reading if nothing that it rests on has changed."""
     readings: dict[str, ModuleReading] = {}
+    seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         if name in _WATCHED or name.startswith(_WITHIN):
             reading = known.get(name)
             if reading is None or not reading.holds_for(module):
-                seen = chain.from_iterable(before.classes for before in readings.values())
-                reading = ModuleReading(module, frozenset(seen))
+                reading = ModuleReading(module, seen)
             readings[name] = reading
+            seen.update(reading.classes)
     return readings
 
 
