@@ -24,6 +24,7 @@ def show_plan(
     spec: SweepSpec,
     entries: Sequence[VariantEntry],
     hello: Hello,
+    devices: int,
     as_json: bool,
     division: Division | None = None,
 ) -> ExitCode:
@@ -32,11 +33,12 @@ def show_plan(
     from bt_bench.runs import duration_text, estimate_seconds
 
     cases = [(case, case.parameters.num_bytes()) for case in spec.cases]
-    seconds = estimate_seconds(spec, len(entries), hello.device)
+    seconds = estimate_seconds(spec, len(entries), hello.device, devices)
     if as_json:
         plan = {
             "schema_version": 1,
             "device": hello.device,
+            "devices": devices,
             "variants": [entry.name for entry in entries],
             "operations": spec.operations,
             "shard": None if division is None else division.shard.model_dump(),
@@ -49,25 +51,28 @@ def show_plan(
         }
         print_json(plan)
         return ExitCode.OK
+    several = f" on {devices} devices" if devices > 1 else ""
     print(f"{spec.name} on {hello.device}: {extent(spec, entries)}")
     if division is not None:
         print(f"  {extent_text(division)}")
     print(f"  operations: {', '.join(spec.operations)}")
     print(f"  variants: {', '.join(entry.name for entry in entries)}")
     print(
-        f"  time: about {duration_text(seconds)}, an estimate from the plan and the sizes of the "
-        "cases"
+        f"  time: about {duration_text(seconds)}{several}, an estimate from the plan and the sizes "
+        "of the cases"
     )
     for case, size in cases:
         print(f"  {case.name}: {format_bytes(size)} per variant")
     return ExitCode.OK
 
 
-def warn_if_long(spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello) -> None:
+def warn_if_long(
+    spec: SweepSpec, entries: Sequence[VariantEntry], hello: Hello, devices: int
+) -> None:
     """Warn on stderr if interpreted kernels would make a sweep long, with ways to shorten it."""
     from bt_bench.runs import duration_text, estimate_seconds
 
-    seconds = estimate_seconds(spec, len(entries), hello.device)
+    seconds = estimate_seconds(spec, len(entries), hello.device, devices)
     if hello.device == "cpu" and seconds > LONG_S:
         say(
             f"this sweep may take about {duration_text(seconds)} (an estimate), because "

@@ -192,7 +192,7 @@ def sweep(
         for each in workers:
             check_memory(spec, len(entries), each.hello.available_bytes)
         if dry_run:
-            code = show_plan(spec, entries, worker.hello, as_json, division)
+            code = show_plan(spec, entries, worker.hello, len(workers), as_json, division)
             if ncu is not None:
                 say_tools(ncu, as_json)
             return code
@@ -201,7 +201,7 @@ def sweep(
             for environment in environments:
                 check_conditions(environment, profiles=bool(spec.plan.profile_rounds))
             request = _request(spec, entries, worker.hello, reports, out, resume, division)
-            warn_if_long(spec, entries, worker.hello)
+            warn_if_long(spec, entries, worker.hello, len(workers))
             kind = resolved(devices[0], worker.hello.device)
             device = kind if gpus is None or kind == "cpu" else None
             again = _again(request, device, gpus, profile=profile)

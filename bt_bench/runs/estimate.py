@@ -25,19 +25,22 @@ COMPILING_ANEW_S = {"cpu": 0.0, "cuda": 50.0}
 REVISIONS, ARMS = 2, 3  # of a gate, which checks both, and times base, head and control
 
 
-def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:
+def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind, devices: int = 1) -> float:
     """Estimate how many seconds a sweep takes.
 
     Args:
         spec: the config.
         num_arms: number of measured variants.
         device: the device to measure on.
+        devices: number of devices, which share the work but for the rounds that time the host.
 
     Returns:
         An estimate, more often too long than too short.
     """
-    cases = sum(_case_seconds(case, spec, num_arms, device) for case in spec.cases)
-    return START_S + num_arms * CONFORMANCE_S + cases
+    cases = [_case_seconds(case, spec, num_arms, device) for case in spec.cases]
+    in_turn_s = sum(rounds_s for rounds_s, _ in cases)
+    shared_s = num_arms * CONFORMANCE_S + in_turn_s + sum(others_s for _, others_s in cases)
+    return START_S + max(shared_s / devices, in_turn_s)
 
 
 def estimate_gate_seconds(
@@ -83,8 +86,10 @@ def estimate_gate_seconds(
     return START_S + checks_s / min(devices, REVISIONS) + set_up_s + rounds_s
 
 
-def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: DeviceKind) -> float:
-    """Estimate the checks, warm-up, rounds and checks of timed calls, for all operations."""
+def _case_seconds(
+    case: CaseSpec, spec: SweepSpec, num_arms: int, device: DeviceKind
+) -> tuple[float, float]:
+    """Estimate the rounds of all operations, and their checks and everything else."""
     plan = spec.plan
     timed = num_arms + plan.control
     programs = case.parameters.num_programs()
@@ -93,8 +98,8 @@ def _case_seconds(case: CaseSpec, spec: SweepSpec, num_arms: int, device: Device
     rounds_s = min(plan.case_seconds, plan.rounds * round_s)
     warming_s = instances * plan.warmup_rounds * round_s
     replays = num_arms * plan.check_rounds + timed * (instances + SPOT_CHECKS)
-    each = rounds_s + warming_s + replays * programs * CHECKING_S[device]
-    return len(spec.operations) * (each + num_arms * COMPILING_S[device])
+    checks_s = replays * programs * CHECKING_S[device] + num_arms * COMPILING_S[device]
+    return len(spec.operations) * rounds_s, len(spec.operations) * (warming_s + checks_s)
 
 
 def duration_text(seconds: float) -> str:

@@ -67,13 +67,22 @@ def test_the_time_is_said_to_be_an_estimate(folder):
     assert "  time: about 20 seconds, an estimate" in run("sweep", "my.yaml", "--dry-run").out
 
 
+def test_the_estimate_is_for_all_devices(folder):
+    (folder / "my.yaml").write_text(TINY)
+    two = ("sweep", "my.yaml", "--dry-run", "--gpus", "one,two", "--device", "cpu")
+    assert " seconds on 2 devices, an estimate" in run(*two).out
+    both, alone = run(*two, "--json").json(), run(*two[:3], "--json").json()
+    assert (both["devices"], alone["devices"]) == (2, 1)
+    assert both["estimated_seconds"] < alone["estimated_seconds"]
+
+
 @pytest.mark.parametrize(
     ("config", "device", "told"),
     [("origin", "cpu", True), ("origin", "cuda", False), ("quick", "cpu", False)],
 )
 def test_a_long_sweep_without_a_gpu_says_so(config, device, told, capsys):
     spec = load_config(config)
-    dry_run.warn_if_long(spec, [None] * 4, Hello(device, None, None))
+    dry_run.warn_if_long(spec, [None] * 4, Hello(device, None, None), 1)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("bt-bench: this sweep may take about ") == told

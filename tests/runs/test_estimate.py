@@ -11,8 +11,8 @@ from bt_bench.runs.estimate import duration_text, estimate_gate_seconds, estimat
 from bt_bench.runs.gate.wanted import round_plan
 
 
-def seconds_of(config, device="cpu", arms=4, **options):
-    return estimate_seconds(load_config(config, **options), arms, device)
+def seconds_of(config, device="cpu", arms=4, devices=1, **options):
+    return estimate_seconds(load_config(config, **options), arms, device, devices)
 
 
 def test_the_tiny_cases_take_a_minute_and_the_others_long_without_a_gpu():
@@ -28,6 +28,33 @@ def test_more_of_anything_takes_longer():
     assert seconds_of("quick", arms=2) < seconds_of("quick", arms=4)
     assert seconds_of("quick", operations=["step"]) < seconds_of("quick")
     assert seconds_of("origin", overrides=["plan.case_seconds=1"]) < seconds_of("origin")
+
+
+DEVICE_TIMES = [
+    *("plan.rounds=12", "plan.min_rounds=1", "plan.warmup_rounds=1", "plan.loads=idle"),
+    *("plan.launch_paths=jit,graph", "plan.graph_rounds=96", "plan.profile_rounds=192"),
+    "plan.case_seconds=6",
+]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "devices", "taken"),
+    [([], 1, 464), ([], 2, 283), (DEVICE_TIMES, 1, 310), (DEVICE_TIMES, 2, 164)],
+)
+def test_a_sweep_on_gpus_is_estimated_within_a_factor_of_two(overrides, devices, taken):
+    """Estimate sweeps of `production` that took so many seconds on H200s, with compiled kernels."""
+    seconds = seconds_of("production", "cuda", 5, overrides=overrides, devices=devices)
+    assert taken / 1.2 <= seconds <= 2 * taken
+
+
+def test_devices_share_all_but_the_rounds_of_the_host():
+    one, eight = (seconds_of("production", "cuda", 5, devices=count) for count in (1, 8))
+    assert eight > len(load_config("production").cases) * 2 * 1.5  # its rounds take turns
+    device_times = [
+        seconds_of("production", "cuda", 5, overrides=DEVICE_TIMES, devices=count)
+        for count in (1, 8)
+    ]
+    assert device_times[1] < device_times[0] / 6 < one / 4
 
 
 def gate_seconds(rounds=32, workers=3, cores=2, device="cpu", config="quick", variants=2, **more):
