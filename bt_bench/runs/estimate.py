@@ -40,7 +40,7 @@ def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind, devices
     cases = [_case_seconds(case, spec, num_arms, device) for case in spec.cases]
     in_turn_s = sum(rounds_s for rounds_s, _ in cases)
     shared_s = num_arms * CONFORMANCE_S + in_turn_s + sum(others_s for _, others_s in cases)
-    return START_S + max(shared_s / devices, in_turn_s)
+    return START_S + max(shared_s / min(devices, len(cases)), in_turn_s)
 
 
 def estimate_gate_seconds(
