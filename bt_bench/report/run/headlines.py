@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bt_bench.analysis import Judgement, Verdict
 from bt_bench.base.errors import listed
@@ -16,6 +16,7 @@ MAX_OTHERS = 5
 """Most variants beside the baseline that have a sentence, or a column, each."""
 
 _MOST_NAMES = 4
+_LEVEL = "their intervals overlap"
 
 
 def headlines(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Iterator[str]:
@@ -51,8 +52,7 @@ def _fastest(arms: Arms, operation: Operation, shown: Sequence[Series]) -> Itera
             nouns.setdefault((*counts.most_common(),), []).append(noun_of(series))
     for counted, of in nouns.items():
         total = len(arms.cases_of(operation))
-        won = [_won(names, count, total) for names, count in counted]
-        yield f"Least {listed(of)}: {'; '.join(won)}."
+        yield f"Least {listed(of)}: {'; '.join(_won(dict(counted), total))}."
 
 
 def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple[str, ...] | None]:
@@ -76,14 +76,33 @@ def _winners(arms: Arms, operation: Operation, series: Series) -> Iterator[tuple
             yield tuple(name for name, (low, _) in intervals.items() if low <= least_high)
 
 
-def _won(names: Sequence[str], count: int, total: int) -> str:
-    """Return `fused in all 5 cases`, or who is level with whom."""
-    cases = f"all {total} cases" if count == total > 1 else f"{count} of {total} cases"
-    if len(names) == 1:
-        return f"{names[0]} in {cases}"
-    rest = len(names) - _MOST_NAMES
-    shown = [*names[:_MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])]
-    return f"{listed(shown)}, level in {cases} (their intervals overlap)"
+def _won(counts: Mapping[tuple[str, ...], int], total: int) -> Iterator[str]:
+    """Yield `fused in all 5 cases` for each that is alone, then who is level with whom.
+
+    Where many kinds of variants are level, only the one that is among them most often is named.
+
+    Args:
+        counts: numbers of cases by the names of who takes the least time.
+        total: number of all cases.
+    """
+    alone = {names[0]: count for names, count in counts.items() if len(names) == 1}
+    level = {names: count for names, count in counts.items() if len(names) > 1}
+    yield from (f"{name} in {_of_cases(count, total)}" for name, count in alone.items())
+    if len(level) == 1:
+        ((names, count),) = level.items()
+        rest = len(names) - _MOST_NAMES
+        shown = [*names[:_MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])]
+        yield f"{listed(shown)}, level in {_of_cases(count, total)} ({_LEVEL})"
+    elif level:
+        among = Counter(name for names, count in level.items() for name in names * count)
+        most = max(among, key=lambda name: (among[name], alone.get(name, 0)))
+        yield f"{most} and others, level in {_of_cases(among[most], total)} ({_LEVEL})"
+        if rest := sum(level.values()) - among[most]:
+            yield f"others among themselves in {_of_cases(rest, total)}"
+
+
+def _of_cases(count: int, total: int) -> str:
+    return f"all {total} cases" if count == total > 1 else f"{count} of {total} cases"
 
 
 def metric_noun(series: Series) -> str:
