@@ -42,6 +42,10 @@ BLOCKS = 8
 """Number of blocks of consecutive rounds that the rounds of a case are divided into."""
 
 _CHUNK = 1024
+"""Most questions that are answered at once."""
+
+_CHUNK_SAMPLES = 1 << 20
+"""Most samples of a side that are looked at together: 8 MiB, of which there are some ten copies."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -67,11 +71,15 @@ class Question:
     idle: bool
 
     @property
+    def sides(self) -> tuple[Taken, Taken]:
+        """Return the samples of both sides."""
+        return self.base, self.other
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """Return a key; questions of equal kind can be answered together."""
-        sides = (self.base, self.other)
         # By value: the variants of a run have equal lists of rounds, each in its own file.
-        shapes = [(side.per, side.samples.shape, side.rounds) for side in sides]
+        shapes = [(side.per, side.samples.shape, side.rounds) for side in self.sides]
         return (*shapes, self.base_instances, self.other_instances, self.one_run)
 
 
@@ -94,8 +102,10 @@ def answer(metric: Metric, questions: Sequence[Question]) -> list[Answer]:
         groups.setdefault(question.kind, []).append(index)
     answers: dict[int, Answer] = {}
     for members in groups.values():
-        for start in range(0, len(members), _CHUNK):
-            chunk = members[start : start + _CHUNK]
+        largest = max(1, *(side.samples.size for side in questions[members[0]].sides))
+        size = min(_CHUNK, max(1, _CHUNK_SAMPLES // largest))
+        for start in range(0, len(members), size):
+            chunk = members[start : start + size]
             found = _Group(metric, [questions[index] for index in chunk]).answers()
             answers.update(zip(chunk, found, strict=True))
     return [answers[index] for index in range(len(questions))]

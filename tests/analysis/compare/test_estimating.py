@@ -9,6 +9,7 @@ import pytest
 
 from bt_bench.analysis.compare import estimating
 from bt_bench.analysis.compare.estimating import Question, answer
+from bt_bench.analysis.verdicts import Verdict
 from bt_bench.results import FloatArray, Metric, Taken, metric_named
 
 METRIC = metric_named("host_us")
@@ -52,3 +53,21 @@ def test_equal_rounds_of_several_files_are_answered_together(
     together = answer(METRIC, asked)
     assert sorted(groups) == [4, 4]
     assert together == [answer(METRIC, [each])[0] for each in asked]
+
+
+@pytest.mark.parametrize(("samples", "expected"), [(0, [1] * 5), (100, [1] * 5), (361, [3, 2])])
+def test_samples_of_a_chunk_are_bounded(
+    groups: list[int], monkeypatch: pytest.MonkeyPatch, samples: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(estimating, "_CHUNK_SAMPLES", samples)
+    rng = np.random.default_rng(4)
+    asked = [_question(*rng.uniform(1, 2, (2, 40, 3))) for _ in range(5)]
+    found = answer(METRIC, asked)
+    assert groups == expected
+    monkeypatch.undo()
+    assert found == answer(METRIC, asked)
+
+
+def test_questions_without_rounds_are_invalid() -> None:
+    (found,) = answer(METRIC, [_question(np.empty((0, 1)), np.empty((0, 1)))])
+    assert found.outcome.verdict is Verdict.INVALID

@@ -84,5 +84,12 @@ def test_medians_are_numpys(rounds: int) -> None:
     for axis in (0, 1, 2, -1):
         assert medians_over(cube, axis).tolist() == np.median(cube, axis=axis).tolist()
     assert typical_of(samples) == np.median(np.median(samples, axis=0))
+    assert str(medians_over(-np.zeros((rounds, 1)))) == "[0.]"
     largest = np.full((rounds, 1), np.finfo(float).max)
     assert typical_of(largest) == largest[0]
+
+
+def test_there_is_no_median_without_rounds() -> None:
+    found = medians_over(np.empty((2, 0, 3)), axis=1)
+    assert found.shape == (2, 3)
+    assert np.isnan(found).all()
