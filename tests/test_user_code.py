@@ -18,11 +18,12 @@ ERROR = re.compile(r"^mistakes\.py:(\d+): error: ", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def output(request: pytest.FixtureRequest) -> str:
+def output(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What mypy says of `user_code`, with both packages installed like any other."""
     pytest.importorskip("mypy", reason="mypy comes with the extra `dev`")
-    # Kept from run to run: reading torch takes 10 s or more.
-    cache = request.config.cache.mkdir("mypy_of_user_code")
+    # Kept from run to run: reading torch takes 10 s or more. `-p no:cacheprovider` has no cache.
+    kept = getattr(request.config, "cache", None)
+    cache = (kept.mkdir if kept else tmp_path_factory.mktemp)("mypy_of_user_code")
     options = ("--strict", "--config-file=", f"--cache-dir={cache}")
     # Only its folder counts as the user's own code. Packages on the path need a `py.typed`.
     path = os.pathsep.join(map(str, (ROOT, ROOT / "kernels", os.environ.get("PYTHONPATH", ""))))
