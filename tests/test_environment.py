@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,19 @@ def test_nothing_is_inherited_that_nobody_has_named():
     assert found["PATH"] == "/bin"
     assert found["PYTEST_ADDOPTS"] == "-x"
     assert settled(found, "/home/of/tests") == found  # as in a process of xdist
+
+
+def test_no_conftest_loads_triton():
+    """Pytest imports those beside its arguments before it is told to have kernels interpreted."""
+    tests = Path(__file__).parent
+    code = (
+        "import pathlib, runpy, sys\n"
+        "for each in sorted(pathlib.Path(sys.argv[1]).rglob('conftest.py')):\n"
+        "    runpy.run_path(str(each))\n"
+        "    assert 'triton' not in sys.modules, each\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", code, tests], env=environment, check=True)
 
 
 def test_a_gpu_is_found_as_it_is_outside():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.in_c import interpreted_step
-
-from bt_kernels.one_launch import tables as one_launch_tables
 
 
 @pytest.fixture(autouse=True)
 def _steps_in_c(monkeypatch, request):
     if request.node.get_closest_marker("gpu") is None:
-        monkeypatch.setattr(one_launch_tables, "native_step", interpreted_step)
+        from support.in_c import interpreted_step  # not earlier: Triton must find its setting
+
+        monkeypatch.setattr("bt_kernels.one_launch.tables.native_step", interpreted_step)
