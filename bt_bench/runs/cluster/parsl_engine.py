@@ -44,6 +44,7 @@ def parsl_engine(spec: ClusterSpec, folder: Path) -> Iterator[Engine]:
             "--cluster needs Parsl, which is not installed; pip install 'bt-bench[cluster]'"
         ) from None
     from parsl.executors import HighThroughputExecutor
+    from parsl.executors.high_throughput import interchange
 
     executor = HighThroughputExecutor(
         label="workers",
@@ -58,6 +59,8 @@ def parsl_engine(spec: ClusterSpec, folder: Path) -> Iterator[Engine]:
         # Else the first job that fails would fail all shards.
         block_error_handler=False,
         worker_logdir_root=str(folder),
+        # By its name as a script, Parsl finds it only where the environment is activated.
+        interchange_launch_cmd=[sys.executable, "-m", interchange.__name__],
     )
     config = parsl.Config(executors=[executor], run_dir=str(folder), retries=0, strategy_period=1)
     kernel = parsl.DataFlowKernel(config)

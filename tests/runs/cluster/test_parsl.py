@@ -53,10 +53,13 @@ def start(tmp_path: Path, ledger: Ledger, text: str, **variables: str) -> subpro
     place = tmp_path / "in-place"
     path = str(place) if place.exists() else stand_in(place)
     paths = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
+    # As where nobody has activated the environment that Parsl is in.
+    scripts = str(Path(sys.executable).parent)
+    search = [each for each in os.environ["PATH"].split(os.pathsep) if each != scripts]
     with (tmp_path / "said").open("a") as said:
         return subprocess.Popen(
             [sys.executable, "-c", DRIVER, tmp_path / "cluster.yaml", ledger.folder],
-            env=os.environ | variables | {"PYTHONPATH": paths},
+            env=os.environ | variables | {"PYTHONPATH": paths, "PATH": os.pathsep.join(search)},
             stdout=said,
             stderr=said,
             text=True,

@@ -65,12 +65,14 @@ def test_a_job_that_was_killed_goes_on_with_its_shard_when_it_is_requeued(runnin
     for pid in running.processes(job):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: running.job(job)["JobState"] == "FAILED")
+    time.sleep(2)  # a node starts no job again within the second in which that job was ended
     running.run("scontrol", "requeue", str(job))
     running.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # not after two minutes
     wait_for(lambda: running.job(job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"))
     fields = running.job(job)
     said = (running.folder / f"slurm-{job}.out").read_text()
-    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), f"{fields}\n{said}"
+    told = f"{fields}\n{said}\n{(running.folder / 'slurmd.log').read_text()}"
+    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), told
     lines = cases.read_text().splitlines()
     assert lines[: len(done)] == done
     assert [line.split()[0] for line in lines] == list("012345")
