@@ -32,7 +32,8 @@ def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind, devices
         spec: the config.
         num_arms: number of measured variants.
         device: the device to measure on.
-        devices: number of devices, which share the work but for the rounds that time the host.
+        devices: number of devices, which share the work but for the rounds that time the host;
+            those beyond the number of cases have none.
 
     Returns:
         An estimate, more often too long than too short.
@@ -40,7 +41,8 @@ def estimate_seconds(spec: SweepSpec, num_arms: int, device: DeviceKind, devices
     cases = [_case_seconds(case, spec, num_arms, device) for case in spec.cases]
     in_turn_s = sum(rounds_s for rounds_s, _ in cases)
     shared_s = num_arms * CONFORMANCE_S + in_turn_s + sum(others_s for _, others_s in cases)
-    return START_S + max(shared_s / min(devices, len(cases)), in_turn_s)
+    at_once = max(1, min(devices, len(cases)))  # a shard may have no case
+    return START_S + max(shared_s / at_once, in_turn_s)
 
 
 def estimate_gate_seconds(

@@ -67,6 +67,16 @@ def test_the_time_is_said_to_be_an_estimate(folder):
     assert "  time: about 20 seconds, an estimate" in run("sweep", "my.yaml", "--dry-run").out
 
 
+def test_a_shard_without_a_case_has_a_plan(folder):
+    (folder / "my.yaml").write_text(TINY)
+    shards = [
+        run("sweep", "my.yaml", "--shard", f"{index}/9", "--dry-run", "--json").json()
+        for index in range(1, 10)
+    ]
+    assert min(len(shard["cases"]) for shard in shards) == 0
+    assert all(shard["estimated_seconds"] > 0 for shard in shards)
+
+
 def test_the_estimate_is_for_all_devices(folder):
     (folder / "my.yaml").write_text(TINY)
     two = ("sweep", "my.yaml", "--dry-run", "--gpus", "one,two", "--device", "cpu")

@@ -47,6 +47,16 @@ def test_a_sweep_on_gpus_is_estimated_within_a_factor_of_two(overrides, devices,
     assert taken / 1.2 <= seconds <= 2 * taken
 
 
+@pytest.mark.parametrize("cases", [0, 1, 2, 3])
+def test_devices_without_a_case_shorten_nothing(cases):
+    spec = load_config("production", overrides=DEVICE_TIMES)
+    few = spec.model_copy(update={"cases": spec.cases[:cases]})
+    seconds = [estimate_seconds(few, 5, "cuda", count) for count in (1, 2, 3, 4)]
+    busy = max(1, cases)
+    assert seconds[:busy] == sorted(set(seconds[:busy]), reverse=True)
+    assert set(seconds[busy - 1 :]) == {seconds[busy - 1]}
+
+
 def test_devices_share_all_but_the_rounds_of_the_host():
     one, eight = (seconds_of("production", "cuda", 5, devices=count) for count in (1, 8))
     assert eight > len(load_config("production").cases) * 2 * 1.5  # its rounds take turns

@@ -54,12 +54,13 @@ def start(tmp_path: Path, ledger: Ledger, text: str, **variables: str) -> subpro
     path = str(place) if place.exists() else stand_in(place)
     paths = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
     # As where nobody has activated the environment that Parsl is in.
+    environment = os.environ | variables | {"PYTHONPATH": paths}
     scripts = str(Path(sys.executable).parent)
-    search = [each for each in os.environ["PATH"].split(os.pathsep) if each != scripts]
+    search = [each for each in environment["PATH"].split(os.pathsep) if each != scripts]
     with (tmp_path / "said").open("a") as said:
         return subprocess.Popen(
             [sys.executable, "-c", DRIVER, tmp_path / "cluster.yaml", ledger.folder],
-            env=os.environ | variables | {"PYTHONPATH": paths, "PATH": os.pathsep.join(search)},
+            env=environment | {"PATH": os.pathsep.join(search)},
             stdout=said,
             stderr=said,
             text=True,
