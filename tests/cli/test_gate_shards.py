@@ -28,13 +28,13 @@ SLOWED, GONE = "long", "gone"
 FILE = '"""A variant."""\n'
 
 
-def script(**factors):
-    return {"mine/script.json": json.dumps({"one": {"us": 100.0, "factors": factors}})}
+def script(folder="mine", **factors):
+    return {f"{folder}/script.json": json.dumps({"one": {"us": 100.0, "factors": factors}})}
 
 
-def gate(index, *options, count=SHARDS, config="my.yaml"):
+def gate(index, *options, count=SHARDS, config="my.yaml", kernels="mine"):
     common = ("--rounds", "6", "--max-rounds", "6", "--device", "cpu", "--fail-on", "slower")
-    folders = ("--config", config, "--base", "HEAD", "--kernels", "mine")
+    folders = ("--config", config, "--base", "HEAD", "--kernels", kernels)
     return run("gate", *folders, *common, "--shard", f"{index}/{count}", *options)
 
 
@@ -43,6 +43,7 @@ def shards(tmp_path_factory):
     """The gates of all shards, by index; the head is slower in one case, and lost another one."""
     lost = f"  - {{name: {GONE}, requests: 1, tokens: 4}}\n"
     files = {"mine/one.py": FILE, "my.yaml": CONFIG + lost, ".gitignore": "gates/\n"}
+    files |= {"other/one.py": f"{FILE}# Another one.\n", **script("other")}
     top = repository(tmp_path_factory.mktemp("gates") / "repo", files | script())
     write(top, script(**{SLOWED: 1.1}) | {"my.yaml": CONFIG})
     with pytest.MonkeyPatch.context() as patch:
@@ -164,6 +165,7 @@ def changed(folder, to, change):
     [
         (("arms", "base", "commit"), "f" * 40),
         (("arms", "head", "changes"), "0" * 16),
+        (("arms", "head", "sources", "one"), "0" * 64),
         (("judging", "alpha"), 0.05),
         (("judging", "looks"), [3]),
         (("asked", "fail_on"), ["missing"]),
@@ -189,6 +191,17 @@ def test_shards_of_other_gates_are_refused(shards, tmp_path, keys, value):
     assert "these are not shards of one gate:" in message
     assert f"{'.'.join(keys)}: " in message
     assert f" in {other / 'recording.json'}" in message
+
+
+def test_shards_of_other_folders_of_variants_are_refused(shards, tmp_path):
+    """The same commits, names and config, but not the same code."""
+    (first, second), indices = measured(shards)[:2], sorted(set(owners().values()))
+    assert gate(indices[1], "--out", tmp_path / "other", kernels="other").code in (0, 1)
+    message = refused("merge", first, tmp_path / "other", "--out", tmp_path / "merged", code=4)
+    for arm in ("base", "head"):
+        assert f"arms.{arm}.sources.one: " in message
+    given = (first, second, "--out", tmp_path / "merged")
+    assert "arms" not in refused("merge", *given, code=4)  # the third one is missing
 
 
 def test_shards_after_one_without_a_case_are_compared_with_each_other(shards, tmp_path):

@@ -34,13 +34,15 @@ DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of bi
 class Revision(Noun):
     """The revision of an arm: its label, and the commit if there is one.
 
-    Shards have in `changes` a digest of the changes since the commit, if there are any.
+    Shards have in `changes` a digest of the changes since the commit, if there are any, and in
+    `sources` one of each variant's code, which git need not know.
     """
 
     label: str
     commit: str | None = None
     dirty: bool | None = None
     changes: str | None = None
+    sources: dict[str, str] = {}
 
 
 class RecordedSubject(Noun):

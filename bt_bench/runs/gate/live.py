@@ -258,7 +258,9 @@ def _header(
         plan = plan_of(request, subjects, apart)
         judging = judging_of(plan, request.rules, rounds.spec.margins)
         header = header.model_copy(update={"judging": judging})
-    return header if request.shard is None else request.shard.marked(header, request.head)
+    if request.shard is None:
+        return header
+    return request.shard.marked(header, request.head, rounds.sides)
 
 
 def _timed(

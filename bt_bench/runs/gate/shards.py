@@ -22,6 +22,7 @@ from bt_bench.analysis import (
 from bt_bench.base.errors import counted, listed
 from bt_bench.results import Asked, Division, GateArm, Recording, Shard
 from bt_bench.runs.gate.lost import Lost
+from bt_bench.runs.gate.sides import GateSide
 from bt_bench.runs.gate.trees import Tree
 
 
@@ -52,11 +53,17 @@ class OwnShard:
         own = (place for place in lost.places if shards.get(place[1], first) == self.division.index)
         return replace(lost, places=tuple(own))
 
-    def marked(self, header: Recording, head: Tree) -> Recording:
+    def marked(self, header: Recording, head: Tree, sides: Mapping[GateArm, GateSide]) -> Recording:
         """Return the recording of this shard, still without rounds."""
-        revision = header.arms[GateArm.HEAD]
-        changes = {"changes": head.changes}
-        arms = header.arms | {GateArm.HEAD: revision.model_copy(update=changes)}
+        arms = {
+            arm: revision.model_copy(
+                update={
+                    "changes": head.changes if arm is GateArm.HEAD else None,
+                    "sources": {each.name: each.source_sha256() for each in sides[arm].entries},
+                }
+            )
+            for arm, revision in header.arms.items()
+        }
         told = {"arms": arms, "shard": self.division.shard, "asked": self.asked}
         return header.model_copy(update=told)
 
