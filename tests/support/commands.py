@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from threading import RLock, get_ident
 from typing import Any, ClassVar, cast
 from unittest.mock import patch
@@ -167,18 +168,43 @@ def without_worker(checks: Sequence[str] | None = ("corners",)) -> Iterator[None
         # Here it would see the threads of other tests, and it waits before and after each task.
         patch("bt_bench.worker.isolation.state_watch.others_are_busy", bool),
         patch("bt_bench.worker.Supervisor", InProcess),
+        _modules_read_once(),
     ):
         yield
 
 
 def _conformance(checks: Sequence[str]) -> AbstractContextManager[object]:
-    from bt_bench.suites.block_tables.workloads import conformance_workloads
-
     def workloads(seed: int) -> dict[str, Any]:
-        found = conformance_workloads(seed)
-        return {name: found[name] for name in checks}
+        return deepcopy(_some_workloads(seed, *checks))
 
     return patch("bt_bench.suites.block_tables.suite.conformance_workloads", workloads)
+
+
+@cache
+def _some_workloads(seed: int, *names: str) -> dict[str, Any]:
+    """Builds all of them once, which takes a tenth of a second; a command needs them thrice."""
+    from bt_bench.suites.block_tables.workloads import conformance_workloads
+
+    found = conformance_workloads(seed)
+    return {name: found[name] for name in names}
+
+
+def _modules_read_once() -> AbstractContextManager[object]:
+    """Lets a watch on the modules begin with what the last one read, if that still holds.
+
+    Reading all of them takes a tenth of a second. A worker has one watch; here each command has.
+    """
+    from bt_bench.worker.isolation.global_state import GlobalState
+
+    return patch.object(GlobalState, "now", partial(_now, GlobalState.now))
+
+
+_last: list[Any] = []
+
+
+def _now(now: Callable[..., Any], *ignored: Any, known: Any = None, **options: Any) -> Any:
+    _last[:] = [now(*ignored, known=known or next(iter(_last), None), **options)]
+    return _last[0]
 
 
 def run(
