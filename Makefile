@@ -28,7 +28,8 @@ endif
 TEST := $(PY) -m pytest
 # A process per core; more than a few would wait for the longest tests. One: make test WORKERS=0
 WORKERS ?= logical
-# Tests on a GPU wait for each other's launches, and for host code far more.
+# Tests on a GPU wait for each other's launches, and for host code far more. Those that time it would
+# be refused beside others.
 GPU_WORKERS ?= 12
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
@@ -63,7 +64,8 @@ test-slow: $(DEV_READY)
 	$(TEST) $(PARALLEL) -m "slow and not gpu and not browser"
 
 test-gpu: $(DEV_READY)
-	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m gpu -n $(GPU_WORKERS) --dist worksteal
+	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m "gpu and alone"
+	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m "gpu and not alone" -n $(GPU_WORKERS) --dist worksteal
 
 # Chromium is looked for before anything is installed.
 test-browser: has-chromium $(BROWSER_READY)

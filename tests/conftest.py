@@ -84,11 +84,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Draws samples of slow tests, and skips what the process cannot run, with the reason."""
     items.sort(key=lambda item: item.path.parts)  # the same, however they were collected
     take_samples(items, commit())
+    beside_others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
     for item in items:
         if item.get_closest_marker("gpu") and not ON_GPU:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device: make test-gpu"))
         if not item.get_closest_marker("gpu") and ON_GPU:
             item.add_marker(pytest.mark.skip(reason="runs under the interpreter: make test"))
+        if item.get_closest_marker("alone") and ON_GPU and beside_others:
+            item.add_marker(pytest.mark.skip(reason="times a GPU, beside others: make test-gpu"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -47,6 +47,7 @@ def write_late(folder, name):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_a_sweep_outlives_faults_on_the_device(tmp_path):
     config = tmp_path / "tiny.yaml"

@@ -83,6 +83,7 @@ def test_several_chunks_and_tiles(file):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize("file", FILES)
 def test_a_sweep_measures_the_variants(written, tmp_path, file):
     words = ["-k", SMALL[file], "--set", "plan.rounds=24", "--out", "r"]

@@ -180,6 +180,7 @@ def test_importing_bt_bench_imports_nothing_else():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_on_a_gpu():
     x = torch.rand(1 << 20, device="cuda")
     result = bt_bench.bench(

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.commands import run_apart
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 FILE = """\
 import threading

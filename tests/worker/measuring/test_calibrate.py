@@ -339,6 +339,7 @@ def test_thorough_takes_more_of_everything():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_on_this_gpu():
     from bt_bench.worker.measuring.calibration.calibrate import calibrate
     from bt_bench.worker.measuring.ports import CudaPort, SystemClock

@@ -82,6 +82,7 @@ def test_launches_of_a_step_under_the_interpreter(name, groups):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_launches_of_a_step_on_the_gpu(groups, device):
     """Counted by CUPTI: `fused` makes 2 launches for every G, `baseline` G + 2."""

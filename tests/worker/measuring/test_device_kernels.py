@@ -59,6 +59,7 @@ def test_every_length_is_of_one_binary(device, duration_ns):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_spin_lasts_as_long_as_asked(device):
     start, end = (torch.cuda.Event(enable_timing=True) for _ in "12")
     launch_spin(1000)
