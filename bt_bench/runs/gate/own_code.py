@@ -26,12 +26,12 @@ def refuse_code_of(top: Path) -> None:
         ForeignCodeError: naming the file.
     """
     installed = [Path(sysconfig.get_path(name)).resolve() for name in _INSTALLED]
+    within = f"{str(top).rstrip(os.sep)}{os.sep}"
 
-    def is_of_the_tree(path: Path) -> bool:
-        is_below = str(path).startswith(f"{str(top).rstrip(os.sep)}{os.sep}")
-        return is_below and not any(map(path.is_relative_to, installed))
+    def is_of_the_tree(file: str) -> bool:
+        return file.startswith(within) and not any(map(Path(file).is_relative_to, installed))
 
-    if is_of_the_tree(Path(bt_bench.__file__).resolve()):
+    if is_of_the_tree(os.path.realpath(bt_bench.__file__)):
         return
     folders: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
@@ -44,10 +44,10 @@ def refuse_code_of(top: Path) -> None:
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
         real = f"{folders[folder]}{os.sep}{last}"
-        path = Path(os.path.realpath(real) if os.path.islink(real) else real)  # noqa: PTH114
-        if is_of_the_tree(path):
+        real = os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
+        if is_of_the_tree(real):
             raise ForeignCodeError(
-                f"{path}, which is of the tree to be judged, runs in the process that judges it, "
+                f"{real}, which is of the tree to be judged, runs in the process that judges it, "
                 f"as module {name!r}; keep the tree off PYTHONPATH, and name folders that variants "
                 "import from in BT_BENCH_PYTHONPATH"
             )
