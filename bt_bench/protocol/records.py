@@ -108,16 +108,18 @@ def check_workload(suite: Suite, workload: Workload) -> None:
         num_steps = len(workload.steps)
     with running(suite, "sizes"):
         sizes = {name: list(values) for name, values in workload.sizes().items()}
-    for name, values in sizes.items():
+    for problem in _wrong_sizes(sizes, num_steps):
         place = f"{line_of(suite, kind.sizes, kind)}: {kind.__name__}.sizes"
+        raise UsageError(f"{place} has {problem}")
+
+
+def _wrong_sizes(sizes: Mapping[str, Sequence[Any]], num_steps: int) -> Iterator[str]:
+    for name, values in sizes.items():
         if len(values) != num_steps:
-            raise UsageError(
-                f"{place} has {len(values)} values of {name!r}; expected one for each of "
-                f"{num_steps} steps"
-            )
+            yield f"{len(values)} values of {name!r}; expected one for each of {num_steps} steps"
         for value in values:
             if _whole(value) is None:
-                raise UsageError(f"{place} has {value!r} as {name!r}; expected whole numbers")
+                yield f"{value!r} as {name!r}; expected whole numbers"
 
 
 def varied_workload(suite: Suite, workload: WorkloadT, rng: np.random.Generator) -> WorkloadT:
@@ -129,15 +131,13 @@ def varied_workload(suite: Suite, workload: WorkloadT, rng: np.random.Generator)
     kind = type(workload)
     with running(suite, "varied"):
         varied = workload.varied(rng)
-    where = f"{line_of(suite, kind.varied, kind)}: varied"
     if not isinstance(varied, kind):
-        raise UsageError(f"{where} returned {type(varied).__name__}; expected a {kind.__name__}")
-    if len(varied.steps) != len(workload.steps):
-        raise UsageError(
-            f"{where} has {len(varied.steps)} steps; expected {len(workload.steps)}, as the "
-            "workload"
-        )
-    return varied
+        problem = f"returned {type(varied).__name__}; expected a {kind.__name__}"
+    elif len(varied.steps) != len(workload.steps):
+        problem = f"has {len(varied.steps)} steps; expected {len(workload.steps)}, as the workload"
+    else:
+        return varied
+    raise UsageError(f"{line_of(suite, kind.varied, kind)}: varied {problem}")
 
 
 def is_varied(suite: Suite, workload: Workload, rng: np.random.Generator) -> bool:
