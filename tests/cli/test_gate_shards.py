@@ -165,7 +165,7 @@ def changed(folder, to, change):
     [
         (("arms", "base", "commit"), "f" * 40),
         (("arms", "head", "changes"), "0" * 16),
-        (("arms", "head", "sources", "one"), "0" * 64),
+        (("arms", "base", "places"), ["yours"]),
         (("judging", "alpha"), 0.05),
         (("judging", "looks"), [3]),
         (("asked", "fail_on"), ["missing"]),
@@ -199,7 +199,7 @@ def test_shards_of_other_folders_of_variants_are_refused(shards, tmp_path):
     assert gate(indices[1], "--out", tmp_path / "other", kernels="other").code in (0, 1)
     message = refused("merge", first, tmp_path / "other", "--out", tmp_path / "merged", code=4)
     for arm in ("base", "head"):
-        assert f"arms.{arm}.sources.one: " in message
+        assert f"arms.{arm}.places: ['mine'] in " in message
     given = (first, second, "--out", tmp_path / "merged")
     assert "arms" not in refused("merge", *given, code=4)  # the third one is missing
 

@@ -35,14 +35,14 @@ class Revision(Noun):
     """The revision of an arm: its label, and the commit if there is one.
 
     Shards have in `changes` a digest of the changes since the commit, if there are any, and in
-    `sources` one of each variant's code, which git need not know.
+    `places` the folders of kernels and variants in the repository.
     """
 
     label: str
     commit: str | None = None
     dirty: bool | None = None
     changes: str | None = None
-    sources: dict[str, str] = {}
+    places: list[str] = []
 
 
 class RecordedSubject(Noun):

@@ -260,7 +260,7 @@ def _header(
         header = header.model_copy(update={"judging": judging})
     if request.shard is None:
         return header
-    return request.shard.marked(header, request.head, rounds.sides)
+    return request.shard.marked(header, request.base, request.head)
 
 
 def _timed(

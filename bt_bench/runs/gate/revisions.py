@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from bt_bench.base import run_git
@@ -18,6 +19,7 @@ CACHES = frozenset(
 )
 # Working trees that were looked at. None of their programs is run, in checkouts of them neither.
 _TREES: set[Path] = set()
+CODE = (".py", ".c", ".h")  # suffixes
 _NO_REPOSITORY = "not a git repository"  # as git says it
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -140,13 +142,38 @@ def own_files(top: Path, folder: Path) -> dict[str, str]:
     """
     # Asked for at the top, since files in the folder could make it look like a repository.
     place = folder.relative_to(top)
-    # A pathspec of "." would be taken literally, too, and match nothing.
-    below = "" if place == Path() else str(place)
-    within = ("--full-name", "--", f":(top,literal){below}")
-    found = _commits(top, *within)
-    others = _names(top, "ls-files", "-z", "--others", "--exclude-standard", *within)
-    found |= {name: "" for name in others if CACHES.isdisjoint(name.split("/"))}
+    within = _pathspec(place)
+    found = _commits(top, *within) | dict.fromkeys(_untracked(top, *within), "")
     return {str(Path(name).relative_to(place)): commit for name, commit in found.items()}
+
+
+def _pathspec(*places: Path) -> list[str]:
+    """Return arguments of `git ls-files` for what lies below places, relative to the top."""
+    # A pathspec of "." would be taken literally, too, and match nothing.
+    below = ("" if place == Path() else str(place) for place in places)
+    return ["--full-name", "--", *(f":(top,literal){each}" for each in below)]
+
+
+def _untracked(top: Path, *within: str) -> list[str]:
+    """Return files that git would track if they were added, without `CACHES`."""
+    others = _names(top, "ls-files", "-z", "--others", "--exclude-standard", *within)
+    return [name for name in others if CACHES.isdisjoint(name.split("/"))]
+
+
+def untracked_code(top: Path, places: Collection[Path]) -> list[str]:
+    """Return the untracked files of Python and C, by name, that a revision's variants may use.
+
+    Args:
+        top: top of a checkout.
+        places: folders of kernels and variants, relative to it; empty: there is no such file.
+
+    Raises:
+        UsageError: if git fails, with its message.
+    """
+    if not places:
+        return []
+    names = _untracked(top, *_pathspec(*places))
+    return sorted({name for name in names if name.endswith(CODE)})
 
 
 def _commits(top: Path, *within: str) -> dict[str, str]:
@@ -162,15 +189,19 @@ def _names(folder: Path, *arguments: str) -> list[str]:
     return [os.fsdecode(name) for name in printed.split(b"\0") if name]
 
 
-def changes_digest(top: Path) -> str | None:
-    """Return a digest of the tracked files that differ from the commit of a checkout, if any do.
+def changed_files(top: Path) -> list[str]:
+    """Return the tracked files, by name, that differ from the commit of a checkout.
 
     Raises:
         UsageError: if git fails, with its message.
     """
     # It looks into files, as `diff-index` does not: their dates differ in a copy of a checkout.
     options = ("--porcelain", "-z", "--untracked-files=no", "--no-renames")
-    names = [entry[len("XY ") :] for entry in _names(top, "status", *options)]
+    return [entry[len("XY ") :] for entry in _names(top, "status", *options)]
+
+
+def digest_of(top: Path, names: Collection[str]) -> str | None:
+    """Return a digest of files of a checkout, with their names; `None` for no file."""
     digest = hashlib.sha256()
     for name in names:
         path = top / name

@@ -22,7 +22,6 @@ from bt_bench.analysis import (
 from bt_bench.base.errors import counted, listed
 from bt_bench.results import Asked, Division, GateArm, Recording, Shard
 from bt_bench.runs.gate.lost import Lost
-from bt_bench.runs.gate.sides import GateSide
 from bt_bench.runs.gate.trees import Tree
 
 
@@ -53,16 +52,14 @@ class OwnShard:
         own = (place for place in lost.places if shards.get(place[1], first) == self.division.index)
         return replace(lost, places=tuple(own))
 
-    def marked(self, header: Recording, head: Tree, sides: Mapping[GateArm, GateSide]) -> Recording:
+    def marked(self, header: Recording, base: Tree, head: Tree) -> Recording:
         """Return the recording of this shard, still without rounds."""
         arms = {
             arm: revision.model_copy(
-                update={
-                    "changes": head.changes if arm is GateArm.HEAD else None,
-                    "sources": {each.name: each.source_sha256() for each in sides[arm].entries},
-                }
+                update={"changes": tree.changes, "places": sorted(map(str, tree.location.places))}
             )
             for arm, revision in header.arms.items()
+            for tree in [head if arm is GateArm.HEAD else base]
         }
         told = {"arms": arms, "shard": self.division.shard, "asked": self.asked}
         return header.model_copy(update=told)

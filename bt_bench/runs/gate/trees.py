@@ -18,10 +18,12 @@ from bt_bench.protocol import DEFAULT_REF, SuiteRef, load_suite
 from bt_bench.runs.gate.own_code import refuse_code_of
 from bt_bench.runs.gate.revisions import (
     ask_git,
-    changes_digest,
+    changed_files,
+    digest_of,
     top_of,
     tracked_files,
     tracked_root,
+    untracked_code,
 )
 from bt_bench.variants import (
     REFERENCE,
@@ -57,6 +59,11 @@ class Location:
         """The suite's package of kernels."""
         return load_suite(self.suite).package
 
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The folders of kernels and variants, relative to `top`."""
+        return (*self.folders, *(() if self.kernels is None else (self.kernels,)))
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -68,7 +75,8 @@ class Tree:
         dirty: whether tracked files differ from the commit.
         top: folder of the checkout.
         location: where kernels are in the checkout.
-        changes: a digest of the tracked files that differ; `None`: none do.
+        changes: a digest of the tracked files that differ, and of untracked code among kernels and
+            variants; `None`: there are none.
     """
 
     label: str
@@ -86,7 +94,7 @@ class Tree:
                 revision has kernels that the working tree lacks.
         """
         kernels = self.location.kernels
-        for folder in (*self.location.folders, *([kernels] if kernels is not None else [])):
+        for folder in self.location.places:
             if not (self.top / folder).is_dir():
                 raise UsageError(
                     f"{self.label} has no folder {folder}; expected one in both revisions that git "
@@ -272,8 +280,14 @@ def working_tree(location: Location) -> Tree:
         commit = ask_git(location.top, "rev-parse", "--verify", "HEAD")
     except UsageError as error:
         raise UsageError(f"{location.top}: HEAD is no commit: {error}; expected one") from None
-    changes = changes_digest(location.top)
-    return Tree("working tree", commit, changes is not None, location.top, location, changes)
+    top = location.top
+    changed, untracked = changed_files(top), untracked_code(top, location.places)
+    tree = Tree("working tree", commit, bool(changed), top, location)
+    # An environment may lie there.
+    if untracked:
+        shared = {*map(str, within(shared_places(tree, tracked_files(top)), [top], untracked))}
+        untracked = [name for name in untracked if name not in shared]
+    return replace(tree, changes=digest_of(top, [*changed, *untracked]))
 
 
 def shared_places(head: Tree, tracked: frozenset[str]) -> list[Path]:

@@ -73,6 +73,27 @@ def test_changes_are_those_at_the_start_and_are_known_by_their_contents(own, tmp
     assert not working_tree(location).dirty
 
 
+def test_changes_are_also_in_code_of_variants_that_git_does_not_track(own, monkeypatch):
+    """A variant may import it; but what a gate leaves there, and what git ignores, is no change.
+
+    Nor is an environment.
+    """
+    write(own, {".gitignore": "ignored.py\n"})
+    commit(own, "ignore")
+    location = locate(own, [own / "mine"])
+    passed = ["mine/ignored.py", "mine/gate/recording.json", "mine/__pycache__/a.py", "beside.py"]
+    write(own, dict.fromkeys([*passed, f"mine/env/{PACKAGES}/torch.py"], "x = 1\n"))
+    for name in ("prefix", "exec_prefix"):
+        monkeypatch.setattr(sys, name, str(own / "mine/env"))
+    assert working_tree(location).changes is None
+    write(own, {"mine/deep/helper.py": "x = 1\n"})
+    tree = working_tree(location)
+    assert tree.changes is not None
+    assert not tree.dirty
+    write(own, {"mine/deep/helper.py": "x = 2\n"})
+    assert working_tree(location).changes not in (None, tree.changes)
+
+
 def test_it_works_from_a_subfolder(tmp_path, monkeypatch):
     top = repository(tmp_path / "shipped", SHIPPED)
     (top / "src/deep").mkdir()
