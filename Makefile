@@ -64,8 +64,10 @@ test-slow: $(DEV_READY)
 	$(TEST) $(PARALLEL) -m "slow and not gpu and not browser"
 
 test-gpu: $(DEV_READY)
-	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m "gpu and alone"
-	BT_BENCH_TEST_GPU=1 $(PY) -m pytest -m "gpu and not alone" -n $(GPU_WORKERS) --dist worksteal
+	alone=0; others=0; export BT_BENCH_TEST_GPU=1; \
+	$(PY) -m pytest -m "gpu and alone" || alone=$$?; \
+	$(PY) -m pytest -m "gpu and not alone" -n $(GPU_WORKERS) --dist worksteal || others=$$?; \
+	exit $$((alone ? alone : others))
 
 # Chromium is looked for before anything is installed.
 test-browser: has-chromium $(BROWSER_READY)

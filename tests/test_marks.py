@@ -1,4 +1,7 @@
-"""What times a GPU says so by the mark `alone`: beside other tests it would be refused."""
+"""What times a GPU says so by the mark `alone`: beside other tests it would be refused.
+
+What this cannot see, such as times that are taken by a helper in another file, is refused on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,51 +15,60 @@ TESTS = Path(__file__).parent
 # What takes times on a GPU: functions of bt-bench and torch, and commands as typed.
 FUNCTIONS = ("measure_case", "calibrate", "bench", "elapsed_time", "run_sweep", "run_live_gate")
 COMMANDS = ("sweep", "gate", "calibrate", "overhead", "profile", "selfcheck")
-TIMING = {*FUNCTIONS, *map(repr, COMMANDS)}
+TIMING = {*FUNCTIONS, "bt_bench.sweep", *map(repr, COMMANDS)}
 
 
-def marks(node: ast.AST) -> set[str]:
+def definitions(tree: ast.Module) -> dict[str, ast.AST]:
+    """The functions and values of a module, by name."""
+    found: dict[str, ast.AST] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= {ast.unparse(target): node.value for target in node.targets}
+    return found
+
+
+def reached(node: ast.AST, known: Mapping[str, ast.AST], seen: set[str]) -> Iterator[ast.AST]:
+    """Yield the nodes of code, and of what it names in its module, fixtures too."""
+    for each in ast.walk(node):
+        yield each
+        name = getattr(each, "id", None) or getattr(each, "arg", None)
+        if name in known and name not in seen:
+            seen.add(name)
+            yield from reached(known[name], known, seen)
+
+
+def marks(node: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
     """The marks that an expression names: `gpu` of `pytest.mark.gpu`."""
-    found = ast.walk(node)
     return {
         each.attr
-        for each in found
+        for each in reached(node, known, set())
         if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "pytest.mark"
     }
 
 
-def marks_of_module(tree: ast.Module) -> set[str]:
-    given = (node for node in tree.body if isinstance(node, ast.Assign))
-    return {
-        mark
-        for node in given
-        if any(ast.unparse(target) == "pytestmark" for target in node.targets)
-        for mark in marks(node.value)
-    }
-
-
-def used(node: ast.AST, functions: Mapping[str, ast.AST], seen: set[str]) -> set[str]:
-    """What code calls, and its constants; with those of the module's functions that it calls."""
-    nodes = [*ast.walk(node)]
-    found = {repr(each.value) for each in nodes if isinstance(each, ast.Constant)}
-    called = (each.func for each in nodes if isinstance(each, ast.Call))
-    found |= {ast.unparse(function).rpartition(".")[2] for function in called}
-    for name in (found & functions.keys()) - seen:
-        seen.add(name)
-        found |= used(functions[name], functions, seen)
+def used(node: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
+    """What code calls, and its constants."""
+    found = set()
+    for each in reached(node, known, set()):
+        if isinstance(each, ast.Constant):
+            found.add(repr(each.value))
+        elif isinstance(each, ast.Call):
+            name = ast.unparse(each.func)
+            found |= {name, name.rpartition(".")[2]}
     return found
 
 
 def timing_beside_others(text: str) -> Iterator[str]:
     """Yield the tests of a file that time a GPU and lack the mark."""
-    tree = ast.parse(text)
-    all_have = marks_of_module(tree)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for name, node in functions.items():
-        have = all_have.union(*map(marks, node.decorator_list))
-        beside_others = name.startswith("test") and "gpu" in have and "alone" not in have
-        if beside_others and used(node, functions, set()) & TIMING:
-            yield name
+    known = definitions(ast.parse(text))
+    of_all = marks(known["pytestmark"], known) if "pytestmark" in known else set()
+    for name, node in known.items():
+        if isinstance(node, ast.FunctionDef) and name.startswith("test"):
+            have = of_all.union(*(marks(each, known) for each in node.decorator_list))
+            if "gpu" in have and "alone" not in have and used(node, known) & TIMING:
+                yield name
 
 
 def test_what_times_a_gpu_is_alone() -> None:
@@ -72,11 +84,28 @@ def test_what_times_a_gpu_is_alone() -> None:
         "    words = ['gate', '--static']\n    run(*words)\n",
         "    bt_bench.bench({'a': f})\n",
         "    helper()\n",
+        "    pool.submit(helper)\n",
+        "    run(*WORDS)\n",
+        "    bt_bench.sweep('quick')\n",
     ],
 )
-@pytest.mark.parametrize("mark", ["pytestmark = pytest.mark.gpu\n", "@pytest.mark.gpu\n"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "pytestmark = pytest.mark.gpu\n",
+        "@pytest.mark.gpu\n",
+        "BOTH = [1, pytest.param(2, marks=pytest.mark.gpu)]\n@pytest.mark.parametrize('n', BOTH)\n",
+    ],
+)
 def test_a_test_without_the_mark_is_found(mark: str, body: str) -> None:
-    text = f"def helper():\n    start.elapsed_time(end)\n\n\n{mark}def test_it():\n{body}"
+    known = "WORDS = ['gate', '--static']\ndef helper():\n    start.elapsed_time(end)\n"
+    text = f"{known}{mark}def test_it():\n{body}"
     assert [*timing_beside_others(text)] == ["test_it"]
     text = text.replace("def test_it", "@pytest.mark.alone\ndef test_it")
     assert [*timing_beside_others(text)] == []
+
+
+def test_so_is_one_by_a_fixture() -> None:
+    text = "@pytest.fixture\ndef timed():\n    return measure_case()\n"
+    text += "@pytest.mark.gpu\ndef test_it(timed):\n    assert timed\n"
+    assert [*timing_beside_others(text)] == ["test_it"]

@@ -203,8 +203,9 @@ _last: list[Any] = []
 
 
 def _now(now: Callable[..., Any], *ignored: Any, known: Any = None, **options: Any) -> Any:
-    _last[:] = [now(*ignored, known=known or next(iter(_last), None), **options)]
-    return _last[0]
+    state = now(*ignored, known=known or next(iter(_last), None), **options)
+    _last[:] = [state]  # another thread may do so at once
+    return state
 
 
 def run(

@@ -28,6 +28,7 @@ from bt_bench.results.run.suites import SuiteInfo, context_of
 SCHEMA_VERSION: Final = 2
 BEFORE_PAIRS: Final = "recorded by a version that measured each arm in a process of its own"
 _OF_SHARDS = ("shard", "asked", "parts", "missing")
+_OF_ARMS = ("changes", "places")  # of shards alone, too
 DECIMALS = 6  # of a microsecond: far finer than any clock, without digits of binary rounding
 
 
@@ -284,9 +285,11 @@ def _round_problems(path: str, taken: RecordedRound, recording: Recording) -> It
 def _chunks(recording: Recording) -> Iterator[str]:
     yield "{\n"
     fields = recording.model_dump(mode="json")
-    for name in _OF_SHARDS:  # few recordings have any of them
-        if not fields[name]:
-            del fields[name]
+    told = [(fields, _OF_SHARDS), *((arm, _OF_ARMS) for arm in fields["arms"].values())]
+    for section, names in told:  # few recordings have any of them
+        for name in names:
+            if not section[name]:
+                del section[name]
     lists = [name for name in ("subjects", "rounds", "parts") if name in fields]
     yield ",\n".join(f"  {json.dumps(k)}: {_line(v)}" for k, v in fields.items() if k not in lists)
     for key in lists:

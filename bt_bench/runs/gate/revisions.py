@@ -19,7 +19,7 @@ CACHES = frozenset(
 )
 # Working trees that were looked at. None of their programs is run, in checkouts of them neither.
 _TREES: set[Path] = set()
-CODE = (".py", ".c", ".h")  # suffixes
+CODE = (".py", ".so", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh")  # suffixes
 _NO_REPOSITORY = "not a git repository"  # as git says it
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -161,7 +161,7 @@ def _untracked(top: Path, *within: str) -> list[str]:
 
 
 def untracked_code(top: Path, places: Collection[Path]) -> list[str]:
-    """Return the untracked files of Python and C, by name, that a revision's variants may use.
+    """Return the untracked code in Python, C, C++ and CUDA, by file, that variants may use.
 
     Args:
         top: top of a checkout.
