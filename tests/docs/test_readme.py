@@ -10,8 +10,10 @@ import pytest
 from bt_bench.analysis.promises import judge_promises
 from bt_bench.config import planned_variants
 from bt_bench.report.run.rendering import render_comparison
+from bt_bench.results import read_recording
 from bt_bench.results.files.reading import read_run
 from bt_bench.results.run.calibration import Calibration
+from bt_bench.runs import judge_recording
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted(
@@ -19,6 +21,7 @@ RUNS = sorted(
     for machine in ("h100", "h200")
     for path in (ROOT / "reports" / machine).rglob("comparison.md")
 )
+GATES = sorted(path.parent for path in (ROOT / "reports").rglob("recording.json"))
 PAGE = (ROOT / "docs" / "how-fast.md").read_text(encoding="utf-8")
 
 
@@ -57,6 +60,17 @@ def test_the_committed_calibration_keeps_its_promises():
     assert [verdict.name for verdict in verdicts if not verdict.kept] == []
     (apart,) = [verdict.found for verdict in verdicts if verdict.name == "agreement"]
     assert f"methods, {apart} " in PAGE
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
+def test_committed_gates_are_judged_as_committed(gate):
+    committed = json.loads((gate / "verdicts.json").read_text(encoding="utf-8"))["judgements"]
+    judged = judge_recording(read_recording(gate / "recording.json")).judgements
+    assert {(str(j.operation), j.case, j.metric, j.verdict.name) for j in judged} == {
+        (j["operation"], j["case"], j["metric"], j["verdict"])
+        for j in committed
+        if j["evidence"] is not None
+    }
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
