@@ -1,6 +1,6 @@
-"""What times a GPU says so by the mark `alone`: beside other tests it would be refused.
+"""Find tests that time a GPU and lack the mark `alone`: beside other tests they are refused.
 
-What this cannot see, such as times that are taken by a helper in another file, is refused on a GPU.
+Times that are taken by a helper in another file are not seen here, but on a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIMING = {*FUNCTIONS, "bt_bench.sweep", *map(repr, COMMANDS)}
 
 
 def definitions(tree: ast.Module) -> dict[str, ast.AST]:
-    """The functions and values of a module, by name."""
+    """Return the functions and values of a module, by name."""
     found: dict[str, ast.AST] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -40,7 +40,7 @@ def reached(node: ast.AST, known: Mapping[str, ast.AST], seen: set[str]) -> Iter
 
 
 def marks(node: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
-    """The marks that an expression names: `gpu` of `pytest.mark.gpu`."""
+    """Return the marks that an expression names: `gpu` of `pytest.mark.gpu`."""
     return {
         each.attr
         for each in reached(node, known, set())
@@ -49,7 +49,7 @@ def marks(node: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
 
 
 def used(node: ast.AST, known: Mapping[str, ast.AST]) -> set[str]:
-    """What code calls, and its constants."""
+    """Return what code calls, and its constants."""
     found = set()
     for each in reached(node, known, set()):
         if isinstance(each, ast.Constant):

@@ -280,14 +280,22 @@ def working_tree(location: Location) -> Tree:
         commit = ask_git(location.top, "rev-parse", "--verify", "HEAD")
     except UsageError as error:
         raise UsageError(f"{location.top}: HEAD is no commit: {error}; expected one") from None
-    top = location.top
-    changed, untracked = changed_files(top), untracked_code(top, location.places)
+    top, changed = location.top, changed_files(location.top)
     tree = Tree("working tree", commit, bool(changed), top, location)
-    # An environment may lie there.
-    if untracked:
-        shared = {*map(str, within(shared_places(tree, tracked_files(top)), [top], untracked))}
-        untracked = [name for name in untracked if name not in shared]
-    return replace(tree, changes=digest_of(top, [*changed, *untracked]))
+    return replace(tree, changes=digest_of(top, [*changed, *_untracked_of_variants(tree)]))
+
+
+def _untracked_of_variants(tree: Tree) -> list[str]:
+    """Return untracked code that variants may use, without an environment that lies there."""
+    top = tree.top
+    real = [real_path(top / place) for place in tree.location.places]  # git follows no link
+    found = untracked_code(
+        top, [each.relative_to(top) for each in real if each.is_relative_to(top)]
+    )
+    if not found:
+        return []
+    shared = {*map(str, within(shared_places(tree, tracked_files(top)), [top], found))}
+    return [name for name in found if name not in shared]
 
 
 def shared_places(head: Tree, tracked: frozenset[str]) -> list[Path]:

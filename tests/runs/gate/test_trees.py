@@ -90,6 +90,9 @@ def test_changes_are_also_in_code_of_variants_that_git_does_not_track(own, monke
     tree = working_tree(location)
     assert tree.changes is not None
     assert not tree.dirty
+    (own / "link").symlink_to("mine")
+    linked = working_tree(locate(own, [own / "link"]))
+    assert linked.changes == tree.changes
     write(own, {"mine/deep/helper.py": "x = 2\n"})
     assert working_tree(location).changes not in (None, tree.changes)
 
